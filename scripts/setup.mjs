@@ -56,7 +56,14 @@ part("native addon", {
   command: [process.execPath, "native/build.mjs"]
 })
 part("sources", {
-  inputs: [...files("src"), ...files("cli"), "scripts/build.mjs", "tsconfig.build.json", "tsconfig.json", "package-lock.json"],
+  inputs: [
+    ...files("src"),
+    ...files("cli"),
+    "scripts/build.mjs",
+    "tsconfig.build.json",
+    "tsconfig.json",
+    "package-lock.json"
+  ],
   output: "dist/bin/primerl.mjs",
   command: [process.execPath, "scripts/build.mjs"]
 })

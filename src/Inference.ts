@@ -1,0 +1,63 @@
+/** Serves a policy: token ids in, token ids and log-probabilities out. */
+import * as Context from "effect/Context"
+import * as Data from "effect/Data"
+import type * as Effect from "effect/Effect"
+import type { WeightSnapshot } from "./Trainer/Native.ts"
+
+/** @category model */
+export interface Sampling {
+  /** log-probabilities are those of the distribution at this temperature */
+  readonly temperature: number
+  readonly topP?: number | undefined
+  readonly topK?: number | undefined
+  readonly minP?: number | undefined
+  /** most tokens to sample in this call */
+  readonly maxTokens: number
+  readonly stopTokenIds: ReadonlyArray<number>
+  /** the only source of randomness of this call; an unsigned 32-bit integer */
+  readonly seed: number
+}
+
+/** @category model */
+export interface Generation {
+  /** sampled ids, with the stop token when one was sampled */
+  readonly tokenIds: Int32Array
+  /** one per sampled id, at the sampling temperature */
+  readonly logprobs: Float32Array
+  readonly finishReason: "stop" | "length"
+  /** version of the weights that the first token was sampled with */
+  readonly policyVersion: number
+}
+
+/** Weights on their way from the trainer to inference. @category model */
+export interface PublishedWeights {
+  readonly version: number
+  readonly snapshot: WeightSnapshot
+}
+
+/** @category errors */
+export class InferenceError extends Data.TaggedError("InferenceError")<{
+  readonly endpoint: string
+  readonly reason: string
+  /** the prompt leaves no room for a token: an answer to the harness, never retried */
+  readonly promptTooLong?: boolean | undefined
+}> {
+  override get message() {
+    return `inference ${this.endpoint}: ${this.reason}`
+  }
+}
+
+/** @category model */
+export interface InferenceService {
+  readonly name: string
+  /** longest prompt plus completion, in tokens */
+  readonly maxSequenceLength: number
+  readonly generate: (promptIds: Int32Array, sampling: Sampling) => Effect.Effect<Generation, InferenceError>
+  /** Log-probability of each given token after those before it; the first has no context and is 0. */
+  readonly score: (tokenIds: Int32Array, temperature?: number) => Effect.Effect<Float32Array, InferenceError>
+  /** Takes over new weights; returns once every later request is served by them. */
+  readonly adopt: (weights: PublishedWeights) => Effect.Effect<void, InferenceError>
+}
+
+/** @category tags */
+export class Inference extends Context.Tag("primerl/Inference")<Inference, InferenceService>() {}

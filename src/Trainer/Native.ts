@@ -1,0 +1,191 @@
+/**
+ * What the native addon offers, as it is seen from TypeScript. Weights stay in native memory; jobs run on an engine's
+ * own thread, in the order in which they were asked for, and never on the event loop.
+ */
+
+/** Work in progress. `cancel` stops it at the next check; `done` then rejects with code "ERR_CANCELLED". @category model */
+export interface Job<A> {
+  readonly done: Promise<A>
+  readonly cancel: () => void
+}
+
+/** @category model */
+export interface RopeScaling {
+  readonly factor: number
+  readonly lowFreqFactor: number
+  readonly highFreqFactor: number
+  readonly originalMaxPositionEmbeddings: number
+}
+
+/** A decoder-only transformer of the Llama family. Sizes are counts, not bytes. @category model */
+export interface ModelConfig {
+  readonly hiddenSize: number
+  readonly intermediateSize: number
+  readonly layers: number
+  readonly heads: number
+  readonly kvHeads: number
+  readonly headDim: number
+  readonly vocabSize: number
+  readonly maxPositionEmbeddings: number
+  readonly rmsNormEps: number
+  readonly ropeTheta: number
+  readonly ropeScaling: RopeScaling | undefined
+  /** the head is the transposed embedding */
+  readonly tieWordEmbeddings: boolean
+  /** RMS norm on each head of queries and keys (Qwen3) */
+  readonly qkNorm: boolean
+  /** biases of the q, k and v projections (Qwen2) */
+  readonly qkvBias: boolean
+  /** bias of the o projection */
+  readonly outputBias: boolean
+  /** biases of the gate, up and down projections */
+  readonly mlpBias: boolean
+}
+
+/** Samples end to end; every stream has one entry per token. @category model */
+export interface NativeBatch {
+  readonly tokenIds: Int32Array
+  readonly sequenceLengths: Int32Array
+  readonly temperatures: Float32Array
+  readonly mask: Uint8Array
+  readonly logprobs: Float32Array
+  readonly advantages: Float32Array
+  readonly referenceLogprobs: Float32Array | undefined
+  readonly rlWeights: Float32Array | undefined
+  readonly ceWeights: Float32Array | undefined
+  readonly refKlWeights: Float32Array | undefined
+}
+
+/** A built-in loss with a native kernel. @category model */
+export type NativeLoss =
+  | {
+      readonly kernel: "dppo"
+      readonly maskLow: number
+      readonly maskHigh: number
+      readonly advantageTau: number
+      readonly klTau: number
+    }
+  | { readonly kernel: "ipo"; readonly threshold: number; readonly advantageTau: number; readonly klTau: number }
+
+/** Sums over one micro-batch; the component losses are already divided by the global counts. @category model */
+export interface NativeLossReport {
+  readonly rl: number
+  readonly ce: number
+  readonly refKl: number
+  /** `tokens` entries: log-probability of each token at its temperature; 0 where it was not needed */
+  readonly logprobs: Float32Array
+  /** `tokens` entries: entropy of the distribution each token was drawn from, in nats; 0 where it was not needed */
+  readonly entropy: Float32Array
+}
+
+/** Adam with decoupled weight decay (arXiv 1711.05101, Algorithm 2). @category model */
+export interface OptimizerStep {
+  readonly learningRate: number
+  readonly beta1: number
+  readonly beta2: number
+  readonly eps: number
+  readonly weightDecay: number
+  /** largest global norm of the gradient; undefined does not clip */
+  readonly maxGradNorm: number | undefined
+}
+
+/** @category model */
+export interface OptimizerReport {
+  /** global norm of the gradient before clipping */
+  readonly gradNorm: number
+  /** false when the gradient was not finite: then weights, moments and the step count are as before */
+  readonly applied: boolean
+}
+
+/** An immutable copy of all weights in native memory. @category model */
+export interface WeightSnapshot {
+  readonly bytes: number
+}
+
+/** @category model */
+export interface GenerateRequest {
+  readonly promptIds: Int32Array
+  readonly maxTokens: number
+  readonly temperature: number
+  readonly topP: number
+  readonly topK: number
+  readonly minP: number
+  readonly stopTokenIds: Int32Array
+  readonly seed: number
+}
+
+/** @category model */
+export interface GenerateResult {
+  readonly tokenIds: Int32Array
+  readonly logprobs: Float32Array
+  readonly finishReason: "stop" | "length"
+}
+
+/** @category model */
+export type DType = "F32" | "F16" | "BF16"
+
+/** @category model */
+export interface NativeEngine {
+  /** every parameter, named and shaped as in a Hugging Face checkpoint, in the order of the network */
+  readonly tensors: () => ReadonlyArray<{ readonly name: string; readonly shape: ReadonlyArray<number> }>
+  readonly writeTensor: (name: string, dtype: DType, bytes: Uint8Array) => Job<void>
+  readonly readTensor: (name: string, into: Float32Array) => Job<void>
+  readonly readGradient: (name: string, into: Float32Array) => Job<void>
+  /** first and second moment of AdamW */
+  readonly readMoments: (name: string, first: Float32Array, second: Float32Array) => Job<void>
+  readonly writeMoments: (name: string, first: Float32Array, second: Float32Array) => Job<void>
+  readonly optimizerSteps: () => number
+  readonly setOptimizerSteps: (steps: number) => void
+  /** random weights: normal(0, std) for matrices, 1 for norms, 0 for biases; the same for the same seed */
+  readonly initialise: (seed: number, std: number) => Job<void>
+  readonly snapshot: () => Job<WeightSnapshot>
+  readonly adopt: (snapshot: WeightSnapshot) => Job<void>
+  /** Log-probabilities and entropies of every token but the first of each sequence. */
+  readonly score: (
+    tokenIds: Int32Array,
+    sequenceLengths: Int32Array,
+    temperatures: Float32Array
+  ) => Job<{ readonly logprobs: Float32Array; readonly entropy: Float32Array }>
+  /** Forward, loss and backward of one micro-batch in one job; adds to the gradients. */
+  readonly forwardBackward: (
+    batch: NativeBatch,
+    counts: { readonly rl: number; readonly ce: number; readonly refKl: number },
+    loss: NativeLoss
+  ) => Job<NativeLossReport>
+  /** Forward of one micro-batch whose loss is computed elsewhere; its activations are kept for one `backward`. */
+  readonly forward: (batch: NativeBatch) => Job<{ readonly logprobs: Float32Array; readonly entropy: Float32Array }>
+  /** Adds the gradients for `gradient[t]` = d loss / d logprob of token t, for the batch of the last `forward`. */
+  readonly backward: (gradient: Float32Array) => Job<void>
+  readonly zeroGradients: () => Job<void>
+  /** Clips, steps and zeroes the gradients. */
+  readonly optimizerStep: (step: OptimizerStep) => Job<OptimizerReport>
+  /** Joins the batch of running generations at its next token; results do not depend on what else runs. */
+  readonly generate: (request: GenerateRequest) => Job<GenerateResult>
+  /** Cancels what is queued and frees all memory once the running job has stopped. */
+  readonly dispose: () => void
+}
+
+/** @category model */
+export interface NativeAddon {
+  readonly cpu: () => {
+    readonly isa: "scalar" | "avx2" | "avx512"
+    readonly amx: boolean
+    readonly cores: number
+  }
+  readonly createEngine: (
+    config: ModelConfig,
+    options: {
+      readonly threads: number
+      /** keeps gradients and optimiser moments */
+      readonly trainable: boolean
+      readonly isa?: "scalar" | "avx2" | "avx512" | undefined
+    }
+  ) => NativeEngine
+  /** The loss kernels alone, for tests and conformance: gradients by the trainer's log-probabilities. */
+  readonly packedLoss: (
+    trainerLogprobs: Float32Array,
+    batch: NativeBatch,
+    counts: { readonly rl: number; readonly ce: number; readonly refKl: number },
+    loss: NativeLoss
+  ) => { readonly rl: number; readonly ce: number; readonly refKl: number; readonly gradient: Float32Array }
+}
