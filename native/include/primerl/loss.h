@@ -1,0 +1,54 @@
+// Membership is decided before arithmetic: a token outside a component is skipped, never multiplied by zero. The first
+// token of a sequence has no prediction and is a member of nothing.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "primerl/batch.h"
+
+namespace primerl {
+
+enum class RlKernel { dppo, ipo };
+
+struct LossSpec {
+  RlKernel kernel = RlKernel::dppo;
+  /** dppo: largest fall and rise of a probability that is still pushed further */
+  double maskLow = 0.2;
+  double maskHigh = 0.2;
+  /** ipo: largest move of a probability in either direction */
+  double threshold = 0.1;
+  double advantageTau = 1;
+  double klTau = 1e-3;
+};
+
+/** Members of each component in the whole step; a sum is divided by at least 1. */
+struct Counts {
+  double rl = 0;
+  double ce = 0;
+  double refKl = 0;
+};
+
+/** Component losses, divided by the counts. */
+struct LossSums {
+  double rl = 0;
+  double ce = 0;
+  double refKl = 0;
+};
+
+bool isRlMember(const Batch& batch, int64_t token);
+bool isCeMember(const Batch& batch, int64_t token);
+bool isRefKlMember(const Batch& batch, int64_t token);
+
+/** needed[t] = 1 where token t is a member of some component; `tokens` entries. */
+std::vector<uint8_t> neededTokens(const Batch& batch);
+
+/** Adds the losses of one member token to `sums`; returns d loss / d logprob. */
+double tokenLoss(const Batch& batch, const LossSpec& spec, const Counts& counts, int64_t token, double trainerLogprob,
+                 LossSums& sums);
+
+/** The losses for given log-probabilities of the trainer; `gradient` has `tokens` entries, 0 where nothing is asked. */
+LossSums packedLoss(const Batch& batch, const LossSpec& spec, const Counts& counts, const float* trainerLogprobs,
+                    float* gradient);
+
+}  // namespace primerl
