@@ -1,4 +1,6 @@
 /** Chat messages, tool calls and tool specs: what people, judges and tools read. The trainer never reads text. */
+import { createHash } from "node:crypto"
+import * as Either from "effect/Either"
 
 /** @category model */
 export type Role = "system" | "user" | "assistant" | "tool"
@@ -42,4 +44,38 @@ export interface ToolSpec {
   readonly name: string
   readonly description?: string | undefined
   readonly parameters: Readonly<Record<string, unknown>>
+}
+
+/** One spelling for equal JSON values: keys sorted, no spaces; text that is not JSON stays as it is. */
+const canonicalJson = (text: string): string =>
+  Either.match(
+    Either.try(() => JSON.parse(text) as unknown),
+    {
+      onLeft: () => text,
+      onRight: (value) =>
+        JSON.stringify(value, (_, part: unknown) =>
+          typeof part === "object" && part !== null && !Array.isArray(part)
+            ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)))
+            : part
+        )
+    }
+  )
+
+/**
+ * Identity of a message for prefix sharing, 32 hexadecimal digits. Equal for `content` null and "", and for tool
+ * arguments that are the same JSON; reasoning "" and no reasoning differ; the name of a tool message is left out.
+ *
+ * @category identity
+ */
+export const hash = (message: Message): string => {
+  const parts: Array<string> = [message.role, message.content ?? ""]
+  if (message.role === "tool") parts.push(message.toolCallId)
+  if (message.role === "assistant") {
+    if (message.reasoningContent !== undefined) parts.push("reasoning", message.reasoningContent)
+    for (const call of message.toolCalls ?? []) parts.push("call", call.id, call.name, canonicalJson(call.arguments))
+  }
+  // Each part goes in with its length, so that no two lists of parts read the same.
+  const digest = createHash("sha256")
+  for (const part of parts) digest.update(`${part.length}:${part}`)
+  return digest.digest("hex").slice(0, 32)
 }

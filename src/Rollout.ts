@@ -1,5 +1,9 @@
 /** A finished trace with who asked for it, and how a planned rollout can end. Pure data. */
-import type { Trace } from "./Trace.ts"
+import * as Data from "effect/Data"
+import * as Either from "effect/Either"
+import * as Schema from "effect/Schema"
+import * as Wire from "./internal/rolloutWire.ts"
+import type { Node, Trace } from "./Trace.ts"
 
 /** What is known before a rollout runs: enough to key dependent sets and to derive its seed. @category model */
 export interface Planned {
@@ -54,3 +58,131 @@ export interface Absent {
 
 /** How a planned rollout ended: every one ends exactly once. @category model */
 export type Ended = Rollout | Absent
+
+/** The plan alone, without what came of it. @category guards */
+export const plannedOf = (ended: Ended | Planned): Planned => {
+  const { episode, example, group, id, labels, policyVersion, seat, sequence, source } =
+    "_tag" in ended && ended._tag === "Absent" ? ended.planned : (ended as Planned)
+  return { id, sequence, source, example, group, episode, seat, policyVersion, labels }
+}
+
+/** A planned rollout that does not count; of a rollout that had ended only the plan is kept. @category constructors */
+export const absent = (planned: Planned, reason: Reason): Absent => ({
+  _tag: "Absent",
+  planned: plannedOf(planned),
+  reason
+})
+
+/** @category guards */
+export const isRollout = (ended: Ended): ended is Rollout => ended._tag === "Rollout"
+
+/** @category guards */
+export const isAbsent = (ended: Ended): ended is Absent => ended._tag === "Absent"
+
+/** Number of sampled tokens that can be trained: each once, and none without a token before it. @category guards */
+export const trainableTokens = ({ trace: { nodes } }: Pick<Rollout, "trace">): number => {
+  const ends = new Int32Array(nodes.length)
+  let count = 0
+  for (const [index, { mask, parent, tokenIds }] of nodes.entries()) {
+    const start = parent === undefined ? 0 : ends[parent]!
+    ends[index] = start + tokenIds.length
+    for (let i = start === 0 ? 1 : 0; i < mask.length; i++) count += mask[i] === 1 ? 1 : 0
+  }
+  return count
+}
+
+/** Whether a rollout holds anything to train: only then it takes part in a baseline and counts toward a batch. @category guards */
+export const isTrainable = (ended: Ended): ended is Rollout => isRollout(ended) && trainableTokens(ended) > 0
+
+/** A reason in words. @category reasons */
+export const explain = (reason: Reason): string => {
+  switch (reason._tag) {
+    case "Cancelled":
+      return `cancelled: ${reason.why}`
+    case "Failed":
+      return `${reason.blame} failed: ${reason.message}`
+    case "NoReward":
+      return `its reward is ${reason.reward}`
+    case "NothingTrainable":
+      return "the policy sampled no token in it"
+    case "Late":
+      return `it ended after its set ${reason.set} had closed`
+    case "Incomplete":
+      return `${reason.missing} members of its set ${reason.set} never ended`
+  }
+}
+
+/** What was read is not a rollout that this package wrote. @category errors */
+export class DecodeError extends Data.TaggedError("DecodeError")<{ readonly reason: string }> {
+  override get message() {
+    return `not a rollout: ${this.reason}`
+  }
+}
+
+const refused = (reason: string) => Either.left(new DecodeError({ reason }))
+
+const encodeRollout = Schema.encodeSync(Wire.Rollout)
+const encodeAbsent = Schema.encodeSync(Wire.Absent)
+const decodeEnded = Schema.decodeUnknownEither(Wire.Ended)
+
+/**
+ * JSON of an ended rollout; every typed array and every number comes back bit for bit. Text comes first, then tokens.
+ *
+ * @category codec
+ */
+export const encode = (ended: Ended): unknown => {
+  if (isAbsent(ended)) return encodeAbsent({ ...ended, planned: plannedOf(ended) })
+  const { trace, ...rest } = ended
+  return encodeRollout({
+    ...rest,
+    messages: trace.nodes.map(({ message, parent, sampled }) =>
+      parent === undefined ? { sampled, message } : { parent, sampled, message }
+    ),
+    tokens: trace.nodes
+  })
+}
+
+const nodesOf = (
+  texts: ReadonlyArray<typeof Wire.NodeText.Type>,
+  tokens: ReadonlyArray<typeof Wire.NodeTokens.Type>
+): Either.Either<ReadonlyArray<Node>, DecodeError> => {
+  if (texts.length !== tokens.length) return refused(`${texts.length} messages and the tokens of ${tokens.length}`)
+  const nodes: Array<Node> = []
+  for (const [index, { message, parent, sampled }] of texts.entries()) {
+    const { isContent, logprobs, mask, tokenIds } = tokens[index]!
+    if (parent !== undefined && parent >= index) return refused(`message ${index} has parent ${parent}`)
+    if (mask.length !== tokenIds.length || isContent.length !== tokenIds.length) {
+      return refused(
+        `message ${index}: ${tokenIds.length} ids, ${mask.length} masks, ${isContent.length} content flags`
+      )
+    }
+    const count = mask.reduce((sum, bit) => sum + (bit === 1 ? 1 : 0), 0)
+    if (logprobs.length !== count) {
+      return refused(`message ${index}: ${logprobs.length} log-probabilities for ${count} sampled tokens`)
+    }
+    nodes.push({ parent, message, sampled, tokenIds, mask, isContent, logprobs })
+  }
+  return Either.right(nodes)
+}
+
+/** Reads what `encode` wrote. Fails with `DecodeError`, which names the place, also on log-probabilities that are not finite. @category codec */
+export const decode = (json: unknown): Either.Either<Ended, DecodeError> =>
+  Either.gen(function* () {
+    const ended = yield* Either.mapLeft(decodeEnded(json), ({ message }) => new DecodeError({ reason: message }))
+    if (ended._tag === "Absent") return ended
+    const { messages, tokens, ...rest } = ended
+    return { ...rest, trace: { nodes: yield* nodesOf(messages, tokens) } }
+  })
+
+/** One line of JSON. @category codec */
+export const stringify = (ended: Ended): string => JSON.stringify(encode(ended))
+
+/** Reads one line of JSON. @category codec */
+export const parse = (line: string): Either.Either<Ended, DecodeError> =>
+  Either.flatMap(
+    Either.try({
+      try: () => JSON.parse(line) as unknown,
+      catch: (cause) => new DecodeError({ reason: String(cause) })
+    }),
+    decode
+  )
