@@ -1,0 +1,76 @@
+/**
+ * Dependent sets as fibers. A set that waits is one fiber, asleep until its members have ended; it owns the set's name,
+ * its interruption and its span. A set that is whole when first seen, and whose formula is plain, needs no fiber.
+ */
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Stream from "effect/Stream"
+import type { Credit } from "../Credit.ts"
+import type { Progress, Rule, Scored, Watch } from "../DependentSet.ts"
+import type { Absent, Rollout } from "../Rollout.ts"
+import * as Fibers from "./fibers.ts"
+import * as Ledger from "./ledger.ts"
+
+export interface Options<E> {
+  readonly rule: Rule
+  readonly scoreGroup: (rollouts: ReadonlyArray<Rollout>, set: Progress) => Effect.Effect<ReadonlyArray<Credit>, E>
+  /** finished rollouts that may wait for the consumer before input is no longer pulled */
+  readonly buffer: number
+  readonly watch?: Watch | undefined
+}
+
+const opening = (entry: Ledger.Entry): Effect.Effect<void> =>
+  Effect.async((resume) => {
+    if (entry.opened !== undefined) resume(Effect.void)
+    else entry.wake = () => resume(Effect.void)
+  })
+
+export const stage =
+  <SE>({ buffer, rule, scoreGroup, watch }: Options<SE>) =>
+  <E, R>(self: Stream.Stream<Scored | Absent, E, R>): Stream.Stream<Scored | Absent, E, R> =>
+    Stream.unwrapScoped(
+      Effect.gen(function* () {
+        const ledger = Ledger.make(rule)
+        const score = (entry: Ledger.Entry): Effect.Effect<ReadonlyArray<Credit>, SE> =>
+          entry.cut || entry.members.length === 0 ? Exit.succeed([]) : scoreGroup(entry.members, entry.opened!)
+        const settle = (entry: Ledger.Entry, credits: Effect.Effect<ReadonlyArray<Credit>, SE>) =>
+          Effect.exit(credits).pipe(
+            Effect.map((exit) => ledger.settle(entry, exit)),
+            Effect.withSpan("DependentSet.score", { attributes: { rule: rule.name, set: entry.key } })
+          )
+        const life = (entry: Ledger.Entry) =>
+          Effect.zipRight(
+            opening(entry),
+            Effect.suspend(() => settle(entry, score(entry)))
+          ).pipe(Effect.annotateLogs("dependentSet", `${rule.name} ${entry.key}`))
+
+        const onFibers = (count: number) => {
+          if (watch === undefined) return
+          watch.fibers = count
+          watch.maxFibers = Math.max(watch.maxFibers, count)
+        }
+        if (watch !== undefined) {
+          watch.sets = ledger.sets
+          watch.pending = ledger.pending
+        }
+        yield* Effect.addFinalizer(() =>
+          Effect.sync(() => {
+            ledger.clear()
+            onFibers(0)
+          })
+        )
+        const step = (chunk: Iterable<Scored | Absent>) => {
+          const { final, ready, waiting } = ledger.end(chunk)
+          const later: Array<Effect.Effect<ReadonlyArray<Scored | Absent>>> = []
+          for (const entry of ready) {
+            const credits = score(entry)
+            const known = Fibers.settled(credits)
+            if (known === undefined) later.push(settle(entry, credits))
+            else final.push(...ledger.settle(entry, known))
+          }
+          for (const entry of waiting) later.push(life(entry))
+          return { now: final, later }
+        }
+        return Fibers.drive(step, { buffer, onEnd: ledger.close, onFibers })(self)
+      })
+    )

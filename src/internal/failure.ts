@@ -1,0 +1,21 @@
+/** A hook that failed costs its rollouts, never the stream: the cause becomes a reason in words. */
+import * as Cause from "effect/Cause"
+import { type Absent, absent, type Planned } from "../Rollout.ts"
+
+const inWords = (failure: unknown): string => {
+  if (!Cause.isCause(failure)) return failure instanceof Error ? failure.message : String(failure)
+  if (Cause.isInterruptedOnly(failure)) return "interrupted"
+  const squashed = Cause.squash(failure)
+  const defect = Cause.isDie(failure) && !Cause.isFailure(failure)
+  return `${defect ? "defect: " : ""}${inWords(squashed)}`
+}
+
+/** An absence that blames the algorithm; `where` is left out when the failure says it itself. */
+export const failed = (planned: Planned, failure: unknown, where?: string): Absent => {
+  const words = inWords(failure)
+  return absent(planned, {
+    _tag: "Failed",
+    blame: "algorithm",
+    message: where === undefined ? words : `${where}: ${words}`
+  })
+}

@@ -1,0 +1,156 @@
+/**
+ * The bookkeeping of dependent sets, without fibers: who has ended, which sets are open, whose credit is final.
+ * Invariant: an entry lives until every member it was planned with has ended, and no longer, so that a late member can
+ * neither reopen a set nor leak one; and every member comes out exactly once.
+ */
+import * as Either from "effect/Either"
+import * as Exit from "effect/Exit"
+import * as Credit from "../Credit.ts"
+import type { Membership, Progress, Rule, Scored } from "../DependentSet.ts"
+import { type Absent, absent, type Reason, type Rollout } from "../Rollout.ts"
+import { failed } from "./failure.ts"
+
+/** A set on its way. */
+export interface Entry extends Membership {
+  readonly members: Array<Rollout>
+  absent: number
+  late: number
+  /** as it was when the set opened; undefined while it waits */
+  opened: Progress | undefined
+  /** the input ended before the members did */
+  cut: boolean
+  /** a fiber waits for it, or is about to */
+  awaited: boolean
+  wake: (() => void) | undefined
+}
+
+/** What a chunk of ended rollouts changes. */
+export interface Booked {
+  /** sets seen for the first time that wait for more members */
+  readonly waiting: ReadonlyArray<Entry>
+  /** sets seen for the first time that are open already, in the order in which they opened */
+  readonly ready: ReadonlyArray<Entry>
+  /** items that wait for nothing */
+  readonly final: Array<Scored | Absent>
+}
+
+interface Pending {
+  readonly scored: Scored
+  credit: Credit.Credit
+  sets: number
+  failed: Reason | undefined
+}
+
+export interface Ledger {
+  readonly end: (chunk: Iterable<Scored | Absent>) => Booked
+  /** The input has ended: opens the sets that can never be whole, as cut. */
+  readonly close: () => void
+  /** Books the credits of an open set; returns the members whose credit is now final. */
+  readonly settle: (
+    entry: Entry,
+    credits: Exit.Exit<ReadonlyArray<Credit.Credit>, unknown>
+  ) => ReadonlyArray<Scored | Absent>
+  readonly clear: () => void
+  readonly sets: () => ReadonlyArray<Progress>
+  readonly pending: () => number
+}
+
+const progress = ({ absent, key, members, size }: Entry): Progress => ({ key, size, arrived: members.length, absent })
+
+export const make = (rule: Rule): Ledger => {
+  const entries = new Map<string, Entry>()
+  const pending = new Map<string, Pending>()
+  const find = ({ key, size }: Membership, seen: Array<Entry>): Entry => {
+    const known = entries.get(key)
+    if (known !== undefined) return known
+    const entry: Entry = {
+      key,
+      size,
+      members: [],
+      absent: 0,
+      late: 0,
+      opened: undefined,
+      cut: false,
+      awaited: false,
+      wake: undefined
+    }
+    entries.set(key, entry)
+    seen.push(entry)
+    return entry
+  }
+  const open = (entry: Entry, ready: Array<Entry>) => {
+    entry.opened = progress(entry)
+    if (entry.awaited) entry.wake?.()
+    else ready.push(entry)
+  }
+
+  const endOne = (item: Scored | Absent, seen: Array<Entry>, ready: Array<Entry>, final: Array<Scored | Absent>) => {
+    const planned = item._tag === "Absent" ? item.planned : item.rollout
+    const named = Either.try({ try: () => rule.of(planned), catch: (cause) => cause })
+    if (Either.isLeft(named)) {
+      final.push(item._tag === "Absent" ? item : failed(planned, named.left, `rule "${rule.name}"`))
+      return
+    }
+    const memberships = named.right
+    if (pending.has(planned.id)) throw new Error(`rollout ${planned.id} ended twice: its credit would count twice`)
+    let sets = 0
+    for (const membership of memberships) {
+      const entry = find(membership, seen)
+      if (item._tag === "Absent") entry.absent++
+      else if (entry.opened !== undefined) entry.late++
+      else {
+        entry.members.push(item.rollout)
+        sets++
+      }
+      const whole = entry.members.length + entry.absent + entry.late >= entry.size
+      if (whole) entries.delete(entry.key)
+      if (entry.opened === undefined && (whole || rule.opens?.(progress(entry)) === true)) open(entry, ready)
+    }
+    if (item._tag === "Absent" || memberships.length === 0) final.push(item)
+    else if (sets === 0) final.push(absent(planned, { _tag: "Late", set: memberships[0]!.key }))
+    else pending.set(planned.id, { scored: item, credit: item.credit, sets, failed: undefined })
+  }
+
+  return {
+    end: (chunk) => {
+      const seen: Array<Entry> = []
+      const ready: Array<Entry> = []
+      const final: Array<Scored | Absent> = []
+      for (const item of chunk) endOne(item, seen, ready, final)
+      const waiting = seen.filter((entry) => entry.opened === undefined)
+      for (const entry of waiting) entry.awaited = true
+      return { waiting, ready, final }
+    },
+    close: () => {
+      for (const entry of entries.values()) {
+        if (entry.opened !== undefined) continue
+        entry.cut = true
+        entry.opened = progress(entry)
+        entry.wake?.()
+      }
+      entries.clear()
+    },
+    settle: (entry, credits) => {
+      const final: Array<Scored | Absent> = []
+      entry.members.forEach((rollout, i) => {
+        const mine = pending.get(rollout.id)!
+        if (entry.cut) {
+          const missing = entry.size - entry.members.length - entry.absent
+          mine.failed ??= { _tag: "Incomplete", set: entry.key, missing }
+        } else if (Exit.isSuccess(credits)) mine.credit = Credit.combine(mine.credit, credits.value[i]!)
+        else mine.failed ??= failed(rollout, credits.cause).reason
+        mine.sets--
+        if (mine.sets > 0) return
+        pending.delete(rollout.id)
+        final.push(mine.failed ? absent(rollout, mine.failed) : { ...mine.scored, credit: mine.credit })
+      })
+      return final
+    },
+    clear: () => {
+      entries.clear()
+      pending.clear()
+    },
+    sets: () => Array.from(entries.values(), progress),
+    pending: () => pending.size
+  }
+}
