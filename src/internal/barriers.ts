@@ -60,9 +60,13 @@ export const stage =
           })
         )
         const step = (chunk: Iterable<Scored | Absent>) => {
-          const { final, ready, waiting } = ledger.end(chunk)
-          const later: Array<Effect.Effect<ReadonlyArray<Scored | Absent>>> = []
-          for (const entry of ready) {
+          const { final, opened, waiting } = ledger.end(chunk)
+          const later: Array<Fibers.Work<Scored | Absent>> = []
+          for (const entry of opened) {
+            if (entry.awaited) {
+              later.push(() => entry.wake?.())
+              continue
+            }
             const credits = score(entry)
             const known = Fibers.settled(credits)
             if (known === undefined) later.push(settle(entry, credits))

@@ -11,10 +11,13 @@ import type * as Fiber from "effect/Fiber"
 import * as Mailbox from "effect/Mailbox"
 import * as Stream from "effect/Stream"
 
-/** What one chunk of input asks for. */
+/** Work of a stage: an effect becomes a fiber, a function is called in its turn to wake the fiber of an earlier step. */
+export type Work<A> = Effect.Effect<ReadonlyArray<A>> | (() => void)
+
+/** What one chunk of input asks for. Work begins in the order given, whatever chunks the input came in. */
 export interface Step<A> {
   readonly now: ReadonlyArray<A>
-  readonly later: ReadonlyArray<Effect.Effect<ReadonlyArray<A>>>
+  readonly later: ReadonlyArray<Work<A>>
 }
 
 export interface Options {
@@ -67,13 +70,19 @@ export const drive =
           Effect.gen(function* () {
             const { later, now } = step(chunk)
             emit(now)
-            for (const effect of later) {
+            for (const work of later) {
+              if (typeof work === "function") {
+                work()
+                continue
+              }
               if (fibers.size >= running) yield* wait(() => fibers.size < running)
-              const fiber = yield* Effect.forkIn(Effect.map(effect, emit), scope)
+              const fiber = yield* Effect.forkIn(Effect.map(work, emit), scope)
               fibers.add(fiber)
               fiber.addObserver(ended(fiber))
             }
             onFibers?.(fibers.size)
+            // lets what was started or woken run up to its first wait before more input can start or wake others
+            if (later.length > 0) yield* Effect.yieldNow()
             if (queued > buffer) yield* wait(() => queued <= buffer)
           })
 

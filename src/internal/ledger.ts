@@ -28,8 +28,8 @@ export interface Entry extends Membership {
 export interface Booked {
   /** sets seen for the first time that wait for more members */
   readonly waiting: ReadonlyArray<Entry>
-  /** sets seen for the first time that are open already, in the order in which they opened */
-  readonly ready: ReadonlyArray<Entry>
+  /** sets that opened, in the order in which they did */
+  readonly opened: ReadonlyArray<Entry>
   /** items that wait for nothing */
   readonly final: Array<Scored | Absent>
 }
@@ -60,6 +60,7 @@ const progress = ({ absent, key, members, size }: Entry): Progress => ({ key, si
 export const make = (rule: Rule): Ledger => {
   const entries = new Map<string, Entry>()
   const pending = new Map<string, Pending>()
+
   const find = ({ key, size }: Membership, seen: Array<Entry>): Entry => {
     const known = entries.get(key)
     if (known !== undefined) return known
@@ -78,21 +79,16 @@ export const make = (rule: Rule): Ledger => {
     seen.push(entry)
     return entry
   }
-  const open = (entry: Entry, ready: Array<Entry>) => {
-    entry.opened = progress(entry)
-    if (entry.awaited) entry.wake?.()
-    else ready.push(entry)
-  }
 
-  const endOne = (item: Scored | Absent, seen: Array<Entry>, ready: Array<Entry>, final: Array<Scored | Absent>) => {
+  const endOne = (item: Scored | Absent, seen: Array<Entry>, opened: Array<Entry>, final: Array<Scored | Absent>) => {
     const planned = item._tag === "Absent" ? item.planned : item.rollout
+    if (pending.has(planned.id)) throw new Error(`rollout ${planned.id} ended twice: its credit would count twice`)
     const named = Either.try({ try: () => rule.of(planned), catch: (cause) => cause })
     if (Either.isLeft(named)) {
       final.push(item._tag === "Absent" ? item : failed(planned, named.left, `rule "${rule.name}"`))
       return
     }
     const memberships = named.right
-    if (pending.has(planned.id)) throw new Error(`rollout ${planned.id} ended twice: its credit would count twice`)
     let sets = 0
     for (const membership of memberships) {
       const entry = find(membership, seen)
@@ -104,7 +100,10 @@ export const make = (rule: Rule): Ledger => {
       }
       const whole = entry.members.length + entry.absent + entry.late >= entry.size
       if (whole) entries.delete(entry.key)
-      if (entry.opened === undefined && (whole || rule.opens?.(progress(entry)) === true)) open(entry, ready)
+      if (entry.opened === undefined && (whole || rule.opens?.(progress(entry)) === true)) {
+        entry.opened = progress(entry)
+        opened.push(entry)
+      }
     }
     if (item._tag === "Absent" || memberships.length === 0) final.push(item)
     else if (sets === 0) final.push(absent(planned, { _tag: "Late", set: memberships[0]!.key }))
@@ -114,12 +113,12 @@ export const make = (rule: Rule): Ledger => {
   return {
     end: (chunk) => {
       const seen: Array<Entry> = []
-      const ready: Array<Entry> = []
+      const opened: Array<Entry> = []
       const final: Array<Scored | Absent> = []
-      for (const item of chunk) endOne(item, seen, ready, final)
+      for (const item of chunk) endOne(item, seen, opened, final)
       const waiting = seen.filter((entry) => entry.opened === undefined)
       for (const entry of waiting) entry.awaited = true
-      return { waiting, ready, final }
+      return { waiting, opened, final }
     },
     close: () => {
       for (const entry of entries.values()) {

@@ -1,0 +1,10 @@
+/** SFT distillation: cross-entropy, −log-probability, on what was sampled; its source is a frozen model that writes well. */
+import * as Algorithm from "../Algorithm.ts"
+import * as DependentSet from "../DependentSet.ts"
+
+export default Algorithm.define({
+  type: "sft",
+  actionLoss: "ce",
+  dependsOn: DependentSet.self,
+  hooks: () => ({})
+})
