@@ -1,4 +1,12 @@
 /** One branch of a rollout with its credit, as flat streams of one length. The only module that knows token offsets. */
+import * as Either from "effect/Either"
+import type { Credit, Stream } from "./Credit.ts"
+import { layOut, type Piece, write } from "./internal/claims.ts"
+import { CreditConflict, InvalidSample } from "./internal/sampleErrors.ts"
+import type { Rollout } from "./Rollout.ts"
+import * as Trace from "./Trace.ts"
+
+export { CreditConflict, InvalidSample }
 
 /**
  * Every stream has one entry per token. An absent `rlWeights` means 1 on the mask; absent `ceWeights` and
@@ -23,3 +31,244 @@ export interface TrainingSample {
   readonly ceWeights: Float32Array | undefined
   readonly refKlWeights: Float32Array | undefined
 }
+
+/** Name of a per-token stream. @category streams */
+export type StreamName = Exclude<keyof TrainingSample, "rollout" | "source" | "policyVersion">
+
+/** What stands in padding, in every stream: the one list of all streams. @category streams */
+export const padding: Readonly<Record<StreamName, number>> = {
+  tokenIds: 1,
+  mask: 0,
+  logprobs: 0,
+  temperatures: 1,
+  advantages: 0,
+  referenceLogprobs: 0,
+  rlWeights: 0,
+  ceWeights: 0,
+  refKlWeights: 0
+}
+
+/** @category streams */
+export const streamNames = Object.keys(padding) as ReadonlyArray<StreamName>
+
+type Streams = Pick<TrainingSample, StreamName>
+
+/** The same sample with every stream that it has put through `f`. */
+const mapStreams = (
+  sample: TrainingSample,
+  f: <A extends Int32Array | Uint8Array | Float32Array>(stream: A, pad: number) => A
+): TrainingSample => {
+  const mapped: Record<string, unknown> = {}
+  for (const name of streamNames) {
+    const stream = sample[name]
+    if (stream !== undefined) mapped[name] = f(stream, padding[name])
+  }
+  return { ...sample, ...(mapped as Partial<Streams>) }
+}
+
+/** The first `length` tokens; they share the sample's memory. @category streams */
+export const truncate = (sample: TrainingSample, length: number): TrainingSample =>
+  sample.tokenIds.length <= length
+    ? sample
+    : mapStreams(sample, (stream) => stream.subarray(0, length) as typeof stream)
+
+/** As many tokens as `length`, with what is added a member of nothing. @category streams */
+export const pad = (sample: TrainingSample, length: number): TrainingSample =>
+  sample.tokenIds.length >= length
+    ? sample
+    : mapStreams(sample, (stream, value) => {
+        const longer = new (stream.constructor as new (length: number) => typeof stream)(length).fill(value)
+        longer.set(stream)
+        return longer as typeof stream
+      })
+
+/** What decides membership, of a sample, a micro-batch or a test's numbers alike. @category members */
+export interface Members {
+  readonly mask: ArrayLike<number>
+  readonly rlWeights: ArrayLike<number> | undefined
+  readonly ceWeights: ArrayLike<number> | undefined
+  readonly refKlWeights: ArrayLike<number> | undefined
+}
+
+/** Whether token `i` is trained by `rl`; the caller leaves out the first token of a sequence. @category members */
+export const isRl = ({ mask, rlWeights }: Members, i: number): boolean =>
+  mask[i] === 1 && (rlWeights === undefined || rlWeights[i] !== 0)
+
+/** Whether token `i` is trained by `ce`, whatever the mask. @category members */
+export const isCe = ({ ceWeights }: Members, i: number): boolean => ceWeights !== undefined && ceWeights[i] !== 0
+
+/** Whether token `i` is trained by `refKl`, whatever the mask. @category members */
+export const isRefKl = ({ refKlWeights }: Members, i: number): boolean =>
+  refKlWeights !== undefined && refKlWeights[i] !== 0
+
+/** Whether any token is a member of any component. @category members */
+export const hasMembers = (sample: TrainingSample): boolean => {
+  for (let i = 1; i < sample.mask.length; i++) {
+    if (isRl(sample, i) || isCe(sample, i) || isRefKl(sample, i)) return true
+  }
+  return false
+}
+
+/** Whether training on it moves anything: an `rl` member with an advantage, or a member of another component. @category members */
+export const hasSignal = (sample: TrainingSample): boolean => {
+  for (let i = 1; i < sample.mask.length; i++) {
+    if (isCe(sample, i) || isRefKl(sample, i)) return true
+    if (isRl(sample, i) && (sample.advantages?.[i] ?? 0) !== 0) return true
+  }
+  return false
+}
+
+/**
+ * Takes `rl` members whose advantage is 0 out of the component, so that they do not count in its mean; undefined when no
+ * member of any component is left. A sample without such members comes back as it is.
+ *
+ * @category members
+ */
+export const pruneZeroAdvantage = (sample: TrainingSample): TrainingSample | undefined => {
+  const { advantages, mask } = sample
+  if (advantages === undefined) return sample
+  const zero = (i: number) => isRl(sample, i) && advantages[i] === 0
+  if (!mask.some((_, i) => i > 0 && zero(i))) return sample
+  const rlWeights = Float32Array.from(mask, (_, i) =>
+    i > 0 && isRl(sample, i) && advantages[i] !== 0 ? (sample.rlWeights?.[i] ?? 1) : 0
+  )
+  const pruned = { ...sample, rlWeights }
+  return hasMembers(pruned) ? pruned : undefined
+}
+
+const invalid = (sample: Pick<TrainingSample, "rollout" | "source">, stream: StreamName, reason: string) =>
+  Either.left(new InvalidSample({ rollout: sample.rollout, source: sample.source, stream, reason }))
+
+const withoutAdvantage = (token: number) =>
+  `token ${token} is trained by rl and has no advantage; the algorithm must set one on every sampled token`
+const withoutReference = (token: number) =>
+  `token ${token} is trained by refKl and has no reference log-probability; a teacher must score the whole branch`
+
+/**
+ * A sample made by hand, checked: every stream as long as `tokenIds`, advantages where `rl` has members and reference
+ * log-probabilities where `refKl` has. Fails with `InvalidSample`, which names the stream.
+ *
+ * @category constructors
+ */
+export const check = (sample: TrainingSample): Either.Either<TrainingSample, InvalidSample> => {
+  const length = sample.tokenIds.length
+  for (const name of streamNames) {
+    const stream = sample[name]
+    if (stream !== undefined && stream.length !== length) {
+      return invalid(sample, name, `${stream.length} entries for ${length} tokens`)
+    }
+  }
+  const { advantages, referenceLogprobs } = sample
+  for (let i = 1; i < length && (advantages === undefined || referenceLogprobs === undefined); i++) {
+    if (advantages === undefined && isRl(sample, i)) return invalid(sample, "advantages", withoutAdvantage(i))
+    if (referenceLogprobs === undefined && isRefKl(sample, i)) {
+      return invalid(sample, "referenceLogprobs", withoutReference(i))
+    }
+  }
+  return Either.right(sample)
+}
+
+const streamOf: Readonly<Record<Stream, StreamName>> = {
+  advantages: "advantages",
+  referenceLogprobs: "referenceLogprobs",
+  rl: "rlWeights",
+  ce: "ceWeights",
+  refKl: "refKlWeights"
+}
+
+const isWeight = (stream: Stream) => stream === "rl" || stream === "ce" || stream === "refKl"
+
+/** One branch as it is sampled, and its claims; where no claim says anything, advantages and references are NaN. */
+const layBranch = (
+  rollout: Rollout,
+  pieces: ReadonlyArray<ReadonlyArray<Piece>>,
+  branch: Trace.Branch
+): TrainingSample => {
+  const tokenIds = Trace.tokenIds(rollout.trace, branch)
+  const mask = new Uint8Array(tokenIds.length)
+  const logprobs = new Float32Array(tokenIds.length)
+  let at = 0
+  for (const [depth, index] of branch.path.entries()) {
+    const node = rollout.trace.nodes[index]!
+    // A node that several branches share is trained by the first of them.
+    if (depth >= branch.shared) mask.set(node.mask, at)
+    let sampled = 0
+    for (let i = 0; i < node.mask.length; i++) if (node.mask[i] === 1) logprobs[at + i] = node.logprobs[sampled++]!
+    at += node.tokenIds.length
+  }
+  // The first token has no context.
+  mask[0] = 0
+
+  const laid: Partial<Record<StreamName, Float32Array>> = {}
+  at = 0
+  for (const [depth, index] of branch.path.entries()) {
+    const length = rollout.trace.nodes[index]!.tokenIds.length
+    for (const piece of pieces[index]!) {
+      if (depth < branch.shared && isWeight(piece.stream)) continue
+      const name = streamOf[piece.stream]
+      laid[name] ??=
+        name === "rlWeights"
+          ? Float32Array.from(mask)
+          : new Float32Array(mask.length).fill(isWeight(piece.stream) ? 0 : Number.NaN)
+      write(piece, laid[name], at, length)
+    }
+    at += length
+  }
+  const weights = (stream: Float32Array | undefined) => {
+    if (stream === undefined) return undefined
+    stream[0] = 0
+    return stream.some((value) => value !== 0) ? stream : undefined
+  }
+  return {
+    rollout: rollout.id,
+    source: rollout.source,
+    policyVersion: rollout.policyVersion,
+    tokenIds,
+    mask,
+    logprobs,
+    temperatures: new Float32Array(tokenIds.length).fill(rollout.temperature),
+    advantages: laid.advantages,
+    referenceLogprobs: laid.referenceLogprobs,
+    rlWeights: laid.rlWeights?.every((weight, i) => mask[i] !== 1 || weight === 1) ? undefined : laid.rlWeights,
+    ceWeights: weights(laid.ceWeights),
+    refKlWeights: weights(laid.refKlWeights)
+  }
+}
+
+/** A NaN means that no claim spoke of the token: an error on a member, and 0 on the others. */
+const settle = (sample: TrainingSample): Either.Either<TrainingSample, InvalidSample> => {
+  const { advantages, referenceLogprobs } = sample
+  for (let i = 0; i < sample.mask.length; i++) {
+    if (advantages !== undefined && Number.isNaN(advantages[i])) {
+      if (isRl(sample, i)) return invalid(sample, "advantages", withoutAdvantage(i))
+      advantages[i] = 0
+    }
+    if (referenceLogprobs !== undefined && Number.isNaN(referenceLogprobs[i])) {
+      if (isRefKl(sample, i)) return invalid(sample, "referenceLogprobs", withoutReference(i))
+      referenceLogprobs[i] = 0
+    }
+  }
+  return check(sample)
+}
+
+/**
+ * The samples of a rollout: one for every branch with a token to train in some component; a rollout without any gives
+ * none. Fails with `CreditConflict` when two claims disagree about a token, and with `InvalidSample` when a claim does
+ * not fit the trace or is not finite, or when a member lacks the advantage or the reference that its component needs.
+ *
+ * @category constructors
+ */
+export const make = (scored: {
+  readonly rollout: Rollout
+  readonly credit: Credit
+}): Either.Either<ReadonlyArray<TrainingSample>, CreditConflict | InvalidSample> =>
+  Either.gen(function* () {
+    const { credit, rollout } = scored
+    const pieces = yield* layOut(rollout, credit)
+    const samples: Array<TrainingSample> = []
+    for (const branch of Trace.branches(rollout.trace)) {
+      const sample = layBranch(rollout, pieces, branch)
+      if (hasMembers(sample)) samples.push(yield* settle(sample))
+    }
+    return samples
+  })
