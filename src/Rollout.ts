@@ -48,6 +48,7 @@ export type Reason =
   | { readonly _tag: "NothingTrainable" }
   | { readonly _tag: "Late"; readonly set: string }
   | { readonly _tag: "Incomplete"; readonly set: string; readonly missing: number }
+  | { readonly _tag: "NotAdmitted"; readonly gate: string }
 
 /** A planned rollout that does not count, and why. @category model */
 export interface Absent {
@@ -109,6 +110,8 @@ export const explain = (reason: Reason): string => {
       return `it ended after its set ${reason.set} had closed`
     case "Incomplete":
       return `${reason.missing} members of its set ${reason.set} never ended`
+    case "NotAdmitted":
+      return `the gate ${reason.gate} did not admit its group`
   }
 }
 

@@ -129,7 +129,8 @@ export const Absent = Schema.Struct({
     Schema.Struct({ _tag: Schema.Literal("NoReward"), reward: Float }),
     Schema.Struct({ _tag: Schema.Literal("NothingTrainable") }),
     Schema.Struct({ _tag: Schema.Literal("Late"), set: Schema.String }),
-    Schema.Struct({ _tag: Schema.Literal("Incomplete"), set: Schema.String, missing: Index })
+    Schema.Struct({ _tag: Schema.Literal("Incomplete"), set: Schema.String, missing: Index }),
+    Schema.Struct({ _tag: Schema.Literal("NotAdmitted"), gate: Schema.String })
   )
 })
 
