@@ -1,0 +1,181 @@
+// Builds the native addon with nothing but a C++ compiler and two header packages from npm.
+//   node native/build.mjs         native/src/**/*.cc                    -> native/build/primerl.node
+//   node native/build.mjs test    native/test/*.cc + core (without Node) -> programs, run one after another
+// An object is compiled again when its source, a header it included, or the command line has changed.
+import { execFileSync, spawn } from "node:child_process"
+import { createHash } from "node:crypto"
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs"
+import { createRequire } from "node:module"
+import { basename, dirname, join, relative } from "node:path"
+import { fileURLToPath } from "node:url"
+
+const native = dirname(fileURLToPath(import.meta.url))
+const root = dirname(native)
+const build = join(native, "build")
+const compiler = process.env.CXX || (process.platform === "darwin" ? "c++" : "g++")
+const jobs = 2
+
+const fail = (message) => {
+  process.stderr.write(`native build: ${message}\n`)
+  process.exit(1)
+}
+
+const requireCompiler = () => {
+  try {
+    return execFileSync(compiler, ["--version"], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] }).split("\n")[0]
+  } catch {
+    const install = {
+      darwin: "run xcode-select --install",
+      linux: "install one, e.g. apt install g++, dnf install gcc-c++ or apk add g++"
+    }
+    return fail(
+      `no C++ compiler: "${compiler}" does not run; ${install[process.platform] ?? "install g++ or clang++"}, or set CXX`
+    )
+  }
+}
+
+const headers = (name) => {
+  try {
+    return dirname(createRequire(import.meta.url).resolve(`${name}/package.json`))
+  } catch {
+    return fail(`the npm package ${name} is missing: run npm install in ${root}`)
+  }
+}
+
+const sources = (directory) =>
+  existsSync(directory)
+    ? readdirSync(directory, { withFileTypes: true })
+        .sort((a, b) => (a.name < b.name ? -1 : 1))
+        .flatMap((entry) => {
+          const path = join(directory, entry.name)
+          return entry.isDirectory() ? sources(path) : entry.name.endsWith(".cc") ? [path] : []
+        })
+    : []
+
+const run = (command, args) =>
+  new Promise((resolve) => {
+    const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] })
+    let output = ""
+    child.stdout.on("data", (chunk) => (output += chunk))
+    child.stderr.on("data", (chunk) => (output += chunk))
+    child.on("error", (error) => resolve({ ok: false, output: error.message }))
+    child.on("close", (code) => resolve({ ok: code === 0, output }))
+  })
+
+const inParallel = async (tasks) => {
+  const queue = [...tasks]
+  const worker = async () => {
+    for (let task = queue.shift(); task !== undefined; task = queue.shift()) await task()
+  }
+  await Promise.all(Array.from({ length: jobs }, worker))
+}
+
+const version = requireCompiler()
+const common = ["-O3", "-g1", "-std=c++17", "-fPIC", "-pthread", "-Wall", "-Wextra", `-I${join(native, "include")}`, `-I${join(native, "src")}`]
+const bindingFlags = () => [
+  "-DNAPI_VERSION=9",
+  "-DNODE_ADDON_API_CPP_EXCEPTIONS",
+  "-DNODE_ADDON_API_DISABLE_DEPRECATED",
+  "-fvisibility=hidden",
+  `-isystem${headers("node-addon-api")}`,
+  `-isystem${join(headers("node-api-headers"), "include")}`
+]
+
+const stale = (target, signature) => {
+  const depfile = `${target}.d`
+  const stamp = `${target}.cmd`
+  if (!existsSync(target) || !existsSync(depfile) || !existsSync(stamp)) return true
+  if (readFileSync(stamp, "utf8") !== signature) return true
+  const made = statSync(target).mtimeMs
+  const inputs = readFileSync(depfile, "utf8").replace(/\\\n/g, " ").replace(/^.*?:\s/, "").split(/(?<!\\)\s+/)
+  return inputs
+    .filter((path) => path !== "")
+    .map((path) => path.replace(/\\ /g, " "))
+    .some((path) => !existsSync(path) || statSync(path).mtimeMs > made)
+}
+
+const signatureOf = (args) => createHash("sha256").update(version).update(args.join("\0")).digest("hex")
+
+/** Compiles what is out of date and returns the object files; stops with the compiler's words when one fails. */
+const compile = async (files, flags) => {
+  const objects = files.map((file) => join(build, "obj", `${relative(native, file).replaceAll(/[\\/]/g, "__")}.o`))
+  mkdirSync(join(build, "obj"), { recursive: true })
+  const failures = []
+  await inParallel(
+    files.map((file, i) => async () => {
+      const object = objects[i]
+      const args = [...common, ...flags(file)]
+      const signature = signatureOf(args)
+      if (!stale(object, signature) || failures.length > 0) return
+      const temporary = `${object}.${process.pid}.tmp`
+      const { ok, output } = await run(compiler, [...args, "-MMD", "-MF", `${object}.d`, "-c", file, "-o", temporary])
+      if (output !== "") process.stderr.write(output)
+      if (!ok) {
+        failures.push(relative(root, file))
+        return
+      }
+      renameSync(temporary, object)
+      writeFileSync(`${object}.cmd`, signature)
+    })
+  )
+  if (failures.length > 0) fail(`${failures.join(", ")} did not compile`)
+  return objects
+}
+
+const link = async (target, objects, flags) => {
+  const args = [...objects, ...flags]
+  const signature = signatureOf(args)
+  const made = existsSync(target) ? statSync(target).mtimeMs : 0
+  const stamp = `${target}.cmd`
+  const same = existsSync(stamp) && readFileSync(stamp, "utf8") === signature
+  if (same && objects.every((object) => statSync(object).mtimeMs <= made)) return
+  const temporary = `${target}.${process.pid}.tmp`
+  const { ok, output } = await run(compiler, [...args, "-o", temporary])
+  if (output !== "") process.stderr.write(output)
+  if (!ok) fail(`${relative(root, target)} did not link`)
+  renameSync(temporary, target)
+  writeFileSync(stamp, signature)
+}
+
+const darwin = process.platform === "darwin"
+const all = sources(join(native, "src"))
+const isBinding = (file) => relative(native, file).split(/[\\/]/).includes("binding")
+
+const addon = async () => {
+  const objects = await compile(all, (file) => (isBinding(file) ? bindingFlags() : []))
+  await link(
+    join(build, "primerl.node"),
+    objects,
+    darwin
+      ? ["-shared", "-undefined", "dynamic_lookup", "-pthread"]
+      : ["-shared", "-pthread", "-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
+  )
+}
+
+const test = async () => {
+  const only = process.argv.slice(3)
+  const core = await compile(
+    all.filter((file) => !isBinding(file)),
+    () => []
+  )
+  const programs = sources(join(native, "test")).filter(
+    (file) => only.length === 0 || only.some((name) => basename(file).includes(name))
+  )
+  if (programs.length === 0) fail(only.length === 0 ? "native/test holds no tests" : `no test matches ${only.join(", ")}`)
+  const objects = await compile(programs, () => [])
+  mkdirSync(join(build, "test"), { recursive: true })
+  const failed = []
+  for (const [i, file] of programs.entries()) {
+    const program = join(build, "test", basename(file, ".cc"))
+    await link(program, [objects[i], ...core], ["-pthread"])
+    const { ok, output } = await run(program, [join(native, "test")])
+    process.stdout.write(output)
+    process.stdout.write(`${ok ? "ok  " : "FAIL"} ${relative(root, file)}\n`)
+    if (!ok) failed.push(relative(root, file))
+  }
+  if (failed.length > 0) fail(`${failed.length} of ${programs.length} tests failed: ${failed.join(", ")}`)
+}
+
+if (process.argv[2] === "test") await test()
+else if (process.argv[2] === undefined) await addon()
+else fail(`unknown argument "${process.argv[2]}"; there is only "test"`)

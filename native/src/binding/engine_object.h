@@ -1,0 +1,67 @@
+// The JavaScript face of an engine and of its snapshots: see NativeEngine in src/Trainer/Native.ts.
+#pragma once
+
+#include <napi.h>
+
+#include <memory>
+
+#include "environment.h"
+
+namespace primerl {
+
+class SnapshotObject : public Napi::ObjectWrap<SnapshotObject> {
+ public:
+  static Napi::Function define(Napi::Env env);
+  explicit SnapshotObject(const Napi::CallbackInfo& info);
+
+  static Napi::Object wrap(Napi::Env env, Snapshot snapshot);
+  static Snapshot unwrap(const Napi::Value& value);
+
+ private:
+  Napi::Value bytes(const Napi::CallbackInfo& info);
+  Snapshot snapshot_;
+};
+
+class EngineObject : public Napi::ObjectWrap<EngineObject> {
+ public:
+  static Napi::Function define(Napi::Env env);
+  explicit EngineObject(const Napi::CallbackInfo& info);
+  ~EngineObject() override;
+
+ private:
+  using Info = const Napi::CallbackInfo&;
+  Napi::Value tensors(Info info);
+  Napi::Value writeTensor(Info info);
+  Napi::Value readTensor(Info info);
+  Napi::Value readGradient(Info info);
+  Napi::Value readMoments(Info info);
+  Napi::Value writeMoments(Info info);
+  Napi::Value optimizerSteps(Info info);
+  Napi::Value setOptimizerSteps(Info info);
+  Napi::Value initialise(Info info);
+  Napi::Value snapshot(Info info);
+  Napi::Value adopt(Info info);
+  Napi::Value score(Info info);
+  Napi::Value forwardBackward(Info info);
+  Napi::Value forward(Info info);
+  Napi::Value backward(Info info);
+  Napi::Value zeroGradients(Info info);
+  Napi::Value optimizerStep(Info info);
+  Napi::Value generate(Info info);
+  Napi::Value dispose(Info info);
+
+  Engine& engine(Napi::Env env) const;
+  const TensorSpec& tensorOf(const Napi::Value& name) const;
+
+  /** Queues the work and returns the job: `done` is kept with `value` of what the work made. */
+  template <class Result>
+  Napi::Value job(Napi::Env env, std::function<void(const Engine::Context&, Result&)> work,
+                  std::function<Napi::Value(Napi::Env, Result&)> value);
+  Napi::Value jobObject(Napi::Env env, Napi::Promise promise, Engine::Ticket ticket);
+  using Reader = void (Network::*)(const std::string&, float*) const;
+  Napi::Value readInto(Info info, Reader reader);
+
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace primerl

@@ -1,0 +1,153 @@
+#include "engine.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace primerl {
+namespace {
+
+std::exception_ptr cancelled() {
+  return std::make_exception_ptr(Error("ERR_CANCELLED", "The job was cancelled."));
+}
+
+std::exception_ptr disposed() {
+  return std::make_exception_ptr(Error("ERR_DISPOSED", "The engine was disposed."));
+}
+
+}  // namespace
+
+void Engine::Job::end(std::exception_ptr failure) {
+  if (generated)
+    generated(failure, {});
+  else
+    done(failure);
+}
+
+Engine::Engine(const ModelConfig& config, const Options& options)
+    : network_(config, options.trainable),
+      pool_(options.threads),
+      isa_(options.isa),
+      batch_(config),
+      closed_(options.closed),
+      thread_([this] { loop(); }) {}
+
+Engine::~Engine() {
+  close();
+  thread_.join();
+}
+
+Engine::Ticket Engine::enqueue(Job job) {
+  Ticket ticket = job.ticket;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!closing_) {
+      queue_.push_back(std::move(job));
+      wake_.notify_one();
+      return ticket;
+    }
+  }
+  job.end(disposed());
+  return ticket;
+}
+
+Engine::Ticket Engine::submit(Work work, Done done) {
+  return enqueue({std::make_shared<Cancel>(), std::move(work), std::move(done), nullptr, nullptr});
+}
+
+Engine::Ticket Engine::generate(GenerateRequest request, GenerationBatch::Done done) {
+  return enqueue({std::make_shared<Cancel>(), nullptr, nullptr,
+                  std::make_unique<GenerateRequest>(std::move(request)), std::move(done)});
+}
+
+void Engine::cancel(const Ticket& ticket) {
+  ticket->cancel();
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto at = std::find_if(queue_.begin(), queue_.end(), [&](const Job& job) { return job.ticket == ticket; });
+  if (at == queue_.end()) return;
+  Job job = std::move(*at);
+  queue_.erase(at);
+  lock.unlock();
+  job.end(cancelled());
+}
+
+void Engine::close() {
+  std::deque<Job> waiting;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+    waiting.swap(queue_);
+    if (running_) running_->cancel();
+    stop_.cancel();
+    wake_.notify_one();
+  }
+  for (Job& job : waiting) job.end(disposed());
+}
+
+void Engine::runJob(Job& job) {
+  std::exception_ptr failure;
+  try {
+    const Compute compute{pool_, isa_, job.ticket.get()};
+    compute.check();
+    job.work({network_, compute});
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  job.end(failure);
+}
+
+void Engine::startGeneration(Job& job) {
+  try {
+    if (job.ticket->cancelled()) throw Error("ERR_CANCELLED", "The generation was cancelled.");
+    GenerationBatch::validate(config(), *job.request);
+    if (decoderVersion_ != network_.version()) {
+      // Running generations hold the decoder that they began with.
+      decoder_ = std::make_shared<Decoder>(config(), isa_);
+      decoder_->load({pool_, isa_, &stop_}, network_.weights());
+      decoderVersion_ = network_.version();
+    }
+  } catch (...) {
+    job.end(std::current_exception());
+    return;
+  }
+  batch_.add(std::move(*job.request), decoder_, job.ticket, std::move(job.generated));
+}
+
+void Engine::loop() {
+  for (;;) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (batch_.empty()) wake_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    if (closing_) break;
+    // All generations at the head of the queue join together, then at most one other job runs before the next token.
+    std::deque<Job> starting;
+    while (!queue_.empty() && queue_.front().request) {
+      starting.push_back(std::move(queue_.front()));
+      queue_.pop_front();
+    }
+    Job job;
+    if (starting.empty() && !queue_.empty()) {
+      job = std::move(queue_.front());
+      queue_.pop_front();
+      running_ = job.ticket;
+    }
+    lock.unlock();
+    for (Job& generation : starting) startGeneration(generation);
+    if (job.ticket) {
+      runJob(job);
+      job = Job{};
+      lock.lock();
+      running_ = nullptr;
+      lock.unlock();
+    }
+    if (batch_.empty()) continue;
+    try {
+      batch_.step({pool_, isa_, &stop_});
+    } catch (...) {
+      batch_.fail(std::current_exception());
+    }
+  }
+  batch_.fail(disposed());
+  decoder_ = nullptr;
+  if (closed_) closed_();
+}
+
+}  // namespace primerl

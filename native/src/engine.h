@@ -1,0 +1,89 @@
+// One thread per engine does all its work: jobs in the order in which they were asked for, and between two of them one
+// token of every running generation. Everything asked for ends exactly once, with a result or with an error.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "generate.h"
+#include "network.h"
+
+namespace primerl {
+
+class Engine {
+ public:
+  struct Options {
+    int threads = 1;
+    bool trainable = false;
+    Isa isa = Isa::scalar;
+    /** called on the engine's thread as its last act after `close` */
+    std::function<void()> closed = nullptr;
+  };
+
+  /** What a job may use; valid during its work only. */
+  struct Context {
+    Network& network;
+    const Compute& compute;
+  };
+  using Work = std::function<void(const Context&)>;
+  /** Called once, from any thread: null when the work came to its end. Must not call back into the engine. */
+  using Done = std::function<void(std::exception_ptr)>;
+  using Ticket = std::shared_ptr<Cancel>;
+
+  Engine(const ModelConfig& config, const Options& options);
+  /** Closes and waits for the thread. */
+  ~Engine();
+
+  const ModelConfig& config() const { return network_.config(); }
+  const Layout& layout() const { return network_.layout(); }
+  int64_t optimizerSteps() const { return network_.optimizerSteps(); }
+  void setOptimizerSteps(int64_t steps) { network_.setOptimizerSteps(steps); }
+
+  Ticket submit(Work work, Done done);
+  Ticket generate(GenerateRequest request, GenerationBatch::Done done);
+
+  /** Ends a waiting job at once, a running one at its next check. */
+  void cancel(const Ticket& ticket);
+
+  /** Ends everything with ERR_DISPOSED, without waiting; later jobs end so too. */
+  void close();
+
+ private:
+  struct Job {
+    Ticket ticket;
+    Work work;
+    Done done;
+    // A generation has a request in the place of work.
+    std::unique_ptr<GenerateRequest> request;
+    GenerationBatch::Done generated;
+    void end(std::exception_ptr failure);
+  };
+
+  Ticket enqueue(Job job);
+  void loop();
+  void runJob(Job& job);
+  void startGeneration(Job& job);
+
+  Network network_;
+  Pool pool_;
+  Isa isa_;
+  GenerationBatch batch_;
+  std::shared_ptr<Decoder> decoder_;
+  uint64_t decoderVersion_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Job> queue_;
+  Ticket running_;
+  Cancel stop_;
+  bool closing_ = false;
+  std::function<void()> closed_;
+  std::thread thread_;
+};
+
+}  // namespace primerl
