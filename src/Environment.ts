@@ -1,0 +1,269 @@
+/**
+ * A task, a harness and a runtime, and what an answer is worth. Every planned rollout ends as exactly one value: scored,
+ * or absent with who is to blame. Nothing that breaks in it becomes a reward of 0, and nothing fails the caller.
+ */
+import * as Cause from "effect/Cause"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
+import type { Harness } from "./Harness.ts"
+import singleTurn from "./harnesses/SingleTurn.ts"
+import type { Inference } from "./Inference.ts"
+import type { Message } from "./Message.ts"
+import type { Renderer } from "./Renderer.ts"
+import * as Reward from "./Reward.ts"
+import { absent, type Blame, type Ended, type Planned, type Reason, type Rollout, type StopReason } from "./Rollout.ts"
+import * as Runtime from "./Runtime.ts"
+import * as Seed from "./Seed.ts"
+import * as Session from "./Session.ts"
+import * as Taskset from "./Taskset.ts"
+import * as Trace from "./Trace.ts"
+
+/** @category model */
+export type Sampling = Session.Sampling
+
+/** @category errors */
+export class EnvironmentError extends Data.TaggedError("EnvironmentError")<{
+  readonly environment: string
+  readonly reason: string
+}> {
+  override get message() {
+    return `environment ${this.environment}: ${this.reason}`
+  }
+}
+
+/** @category model */
+export interface RolloutOptions {
+  /** seed of the run */
+  readonly seed: number
+  readonly sampling?: Sampling | undefined
+  /** most model calls; the environment's own limit when absent */
+  readonly maxTurns?: number | undefined
+  /** when this comes, the rollout is given up */
+  readonly cancelled?: Effect.Effect<Extract<Reason, { _tag: "Cancelled" }>["why"]> | undefined
+}
+
+/** Tasks of whatever type, ready to run. @category model */
+export interface Environment {
+  readonly name: string
+  readonly harness: string
+  readonly examples: Pick<Taskset.Taskset<unknown>, "size" | "keyAt">
+  /** one rollout, typed errors included in its value; `rollout` also takes care of interruption */
+  readonly run: (planned: Planned, options: RolloutOptions) => Effect.Effect<Ended, never, Inference | Renderer>
+}
+
+type Prompt = string | ReadonlyArray<Message>
+
+/** @category model */
+export type Options<T> = (
+  | { readonly tasks: ReadonlyArray<T>; readonly taskset?: undefined }
+  | { readonly taskset: Taskset.Taskset<T>; readonly tasks?: undefined }
+) & {
+  readonly name: string
+  /** one model call when absent */
+  readonly harness?: Harness<NoInfer<T>> | undefined
+  /** first messages of a task; a text is one user message. When absent: the task if it is a text, or its `prompt` */
+  readonly prompt?: ((task: NoInfer<T>) => Reward.Value<Prompt>) | undefined
+  readonly reward: Reward.Rewards<NoInfer<T>>
+  readonly metrics?: Readonly<Record<string, Reward.Score<NoInfer<T>>>> | undefined
+  /** one is built for each rollout; this process when absent */
+  readonly runtime?: Layer.Layer<Runtime.Runtime, unknown> | undefined
+  /** most model calls of a rollout; no limit when absent */
+  readonly maxTurns?: number | undefined
+  /** time for the harness alone; at its end the rollout is scored as it stands, with stop reason "timeout" */
+  readonly timeoutMs?: number | undefined
+  /** time for all rewards and metrics together; more is a failure of the task */
+  readonly scoringTimeoutMs?: number | undefined
+}
+
+/** A failure with who is to blame, on its way to becoming an `Absent`. */
+class Blamed extends Data.TaggedError("Blamed")<{ readonly blame: Blame; readonly reason: string }> {}
+
+const inWords = (cause: Cause.Cause<unknown>) => {
+  const squashed = Cause.squash(cause)
+  const words = squashed instanceof Error ? squashed.message : String(squashed)
+  return Cause.isFailure(cause) ? words : `defect: ${words}`
+}
+
+/** Failures and defects get the blame; an interruption stays one. */
+const blame =
+  (blame: Blame, what: string) =>
+  <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, Blamed, R> =>
+    Effect.catchAllCause(self, (cause) =>
+      Cause.isInterruptedOnly(cause)
+        ? Effect.interrupt
+        : Effect.fail(new Blamed({ blame, reason: `${what}: ${inWords(cause)}` }))
+    )
+
+const defaultPrompt = (task: unknown): Prompt | undefined => {
+  if (typeof task === "string") return task
+  if (typeof task !== "object" || task === null || !("prompt" in task)) return undefined
+  return typeof task.prompt === "string" || Array.isArray(task.prompt) ? (task.prompt as Prompt) : undefined
+}
+
+const toMessages = (prompt: Prompt | undefined): ReadonlyArray<Message> =>
+  prompt === undefined ? [] : typeof prompt === "string" ? [{ role: "user", content: prompt }] : prompt
+
+const answerOf = (trace: Trace.Trace, stopReason: StopReason): Reward.Answer => {
+  const last = trace.nodes.findLastIndex((node) => node.sampled)
+  const path: Array<Message> = []
+  for (let at: number | undefined = last === -1 ? undefined : last; at !== undefined; at = trace.nodes[at]!.parent) {
+    path.push(trace.nodes[at]!.message)
+  }
+  return {
+    reply: Trace.lastReply(trace),
+    messages: path.reverse(),
+    trace,
+    turns: Trace.turns(trace),
+    stopReason
+  }
+}
+
+/**
+ * An environment from its tasks and callbacks; the tasks alone fix the type of what the callbacks are given. Throws
+ * `EnvironmentError`, `TasksetError` or `ScoreError` when it can never run.
+ *
+ * @category constructors
+ */
+export const make = <T>(options: Options<T>): Environment => {
+  const { metrics, name, reward, runtime = Runtime.layerInProcess, scoringTimeoutMs, timeoutMs } = options
+  const taskset = options.taskset ?? Taskset.make({ name, tasks: options.tasks })
+  const harness: Harness<T> = options.harness ?? singleTurn
+  const prompt = options.prompt ?? defaultPrompt
+  const score = Reward.make<T>(reward, metrics)
+  const first = taskset.find(taskset.keyAt("train", 0))
+  if (options.prompt === undefined && harness.needsPrompt && defaultPrompt(first) === undefined) {
+    throw new EnvironmentError({
+      environment: name,
+      reason: `harness ${harness.name} needs a prompt and the tasks have none; give \`prompt\`, or tasks with a \`prompt\` field`
+    })
+  }
+
+  /** Drives the harness to its end and says why it ended. */
+  const drive = Effect.fnUntraced(function* (task: T, session: Session.Session) {
+    const messages = toMessages(
+      yield* Reward.evaluate<Prompt | undefined>(() => prompt(task)).pipe(blame("task", "its prompt"))
+    )
+    const run = harness.run({ task, messages, model: session.model })
+    const ended = yield* Effect.exit(
+      timeoutMs === undefined ? Effect.asSome(run) : Effect.timeoutOption(run, timeoutMs)
+    )
+    const { calls, cut, failure, stop, trace } = yield* session.progress
+    if (Exit.isFailure(ended) && Cause.isInterruptedOnly(ended.cause)) return yield* Effect.interrupt
+    if (Exit.isSuccess(ended) && Option.isNone(ended.value)) {
+      if (Trace.turns(trace) > 0) return "timeout" as const
+      const blamed = calls === 0 ? ("harness" as const) : ("provider" as const)
+      return yield* new Blamed({ blame: blamed, reason: `no model turn was finished within ${timeoutMs} ms` })
+    }
+    if (failure !== undefined) return yield* new Blamed({ blame: "provider", reason: failure.message })
+    if (stop !== undefined) return stop
+    if (Exit.isFailure(ended)) {
+      const { alive, name: where } = yield* Runtime.Runtime
+      const gone = !(yield* alive)
+      const reason = `${harness.name}: ${inWords(ended.cause)}`
+      return yield* new Blamed(
+        gone ? { blame: "runtime", reason: `${where} died under ${reason}` } : { blame: "harness", reason }
+      )
+    }
+    return cut ? ("length" as const) : ("done" as const)
+  })
+
+  const scored = (task: T, answer: Reward.Answer) => {
+    const all = score(task, answer).pipe(blame("task", "scoring"))
+    if (scoringTimeoutMs === undefined) return all
+    const late = () => new Blamed({ blame: "task", reason: `scoring took longer than ${scoringTimeoutMs} ms` })
+    return Effect.timeoutFail(all, { duration: scoringTimeoutMs, onTimeout: late })
+  }
+
+  const attempt = Effect.fnUntraced(function* (planned: Planned, given: RolloutOptions, scope: Scope.Scope) {
+    const task = taskset.find(planned.example)
+    if (task === undefined) {
+      return yield* new Blamed({ blame: "environment", reason: `${name} has no example "${planned.example}"` })
+    }
+    const context = yield* Layer.buildWithScope(runtime, scope).pipe(blame("runtime", "it did not start"))
+    const { example, sequence, source } = planned
+    const session = yield* Session.make({
+      sampling: given.sampling ?? {},
+      maxTurns: given.maxTurns ?? options.maxTurns,
+      seedOf: (turn) => Seed.ofTurn({ run: given.seed, source, example, attempt: sequence, turn })
+    })
+    const stopReason = yield* drive(task, session).pipe(Effect.provide(context))
+    const { trace } = yield* session.progress
+    const { metrics, reward, rewards } = yield* scored(task, answerOf(trace, stopReason))
+    if (!Number.isFinite(reward)) return absent(planned, { _tag: "NoReward", reward })
+    const rollout: Rollout = {
+      ...planned,
+      _tag: "Rollout",
+      trace,
+      temperature: given.sampling?.temperature ?? 1,
+      reward,
+      rewards,
+      metrics,
+      stopReason
+    }
+    return rollout
+  })
+
+  const run: Environment["run"] = (planned, given) => {
+    const work = Effect.uninterruptibleMask((restore) =>
+      Effect.gen(function* () {
+        const scope = yield* Scope.make()
+        const exit = yield* Effect.exit(restore(attempt(planned, given, scope)))
+        // What the rollout came to stands, whatever its runtime does on the way out.
+        yield* Scope.close(scope, exit).pipe(
+          Effect.catchAllCause((cause) =>
+            Effect.logWarning(`runtime of ${planned.id} not cleaned up: ${inWords(cause)}`)
+          )
+        )
+        return yield* exit
+      })
+    ).pipe(
+      Effect.catchAll(({ blame, reason }) =>
+        Effect.succeed(absent(planned, { _tag: "Failed", blame, message: reason }))
+      )
+    )
+    return given.cancelled === undefined
+      ? work
+      : Effect.raceFirst(
+          work,
+          Effect.map(given.cancelled, (why) => absent(planned, { _tag: "Cancelled", why }))
+        )
+  }
+
+  return { name, harness: harness.name, examples: taskset, run }
+}
+
+/** Key of an example by its place in the order of training, or of evaluation; the order goes round. @category examples */
+export const exampleKey = (environment: Environment, index: number, split: Taskset.Split = "train"): string =>
+  environment.examples.keyAt(split, index)
+
+/**
+ * Runs one planned rollout to its one end. Never fails: what breaks is an `Absent` that says who is to blame. An
+ * interruption stops the work at once and ends as `Cancelled`; a caller that journals ends in the same uninterruptible
+ * region therefore loses none.
+ *
+ * @category running
+ */
+export const rollout = (
+  environment: Environment,
+  planned: Planned,
+  options: RolloutOptions
+): Effect.Effect<Ended, never, Inference | Renderer> =>
+  environment.run(planned, options).pipe(
+    Effect.withSpan("Environment.rollout", { attributes: { rollout: planned.id, environment: environment.name } }),
+    Effect.interruptible,
+    Effect.catchAllCause((cause) =>
+      Effect.succeed(
+        absent(
+          planned,
+          Cause.isInterruptedOnly(cause)
+            ? { _tag: "Cancelled", why: "shutdown" }
+            : { _tag: "Failed", blame: "environment", message: inWords(cause) }
+        )
+      )
+    ),
+    Effect.uninterruptible
+  )
