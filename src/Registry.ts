@@ -1,0 +1,93 @@
+/**
+ * From a `type` in a config to an algorithm. A value, never a global: what a run knows is what it was given, plus the
+ * modules that its config names. Invariant: a definition is recognised by its mark, whichever copy of this package made
+ * it, and one that was made for another contract or another line of Effect is refused in those words.
+ */
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import type * as Either from "effect/Either"
+import * as Predicate from "effect/Predicate"
+import * as Algorithm from "./Algorithm.ts"
+import type { Inference } from "./Inference.ts"
+import type { ModuleError } from "./ModuleLoader.ts"
+import type { State } from "./State.ts"
+
+/** The services that a run offers to the Layers its config names. @category model */
+export type Provided = Inference | State
+
+/** An algorithm with its config, ready for a run. @category model */
+export type Resolved = Algorithm.Configured<unknown, Provided>
+
+/** What the registry needs of a definition: any whose Layer asks only for what a run provides. @category model */
+export interface Entry {
+  readonly [Algorithm.TypeId]: Algorithm.Line
+  readonly type: string
+  readonly configure: (input: unknown) => Either.Either<Resolved, Algorithm.AlgorithmConfigError>
+}
+
+/** No algorithm for a `type`. @category errors */
+export class AlgorithmNotFound extends Data.TaggedError("AlgorithmNotFound")<{
+  readonly type: string
+  readonly known: ReadonlyArray<string>
+  readonly reason: string
+}> {
+  override get message() {
+    return `algorithm "${this.type}": ${this.reason}. Built in: ${this.known.join(", ")}; a module of your own is named by its path (./my-algorithm.ts) or its package`
+  }
+}
+
+/** A `type` with the algorithm's own keys beside it, as in `[orchestrator.algo]`. @category model */
+export interface AlgorithmConfig {
+  readonly type: string
+  readonly [key: string]: unknown
+}
+
+/** @category model */
+export interface Registry {
+  readonly known: ReadonlyArray<string>
+  readonly resolve: (
+    config: AlgorithmConfig
+  ) => Effect.Effect<Resolved, AlgorithmNotFound | Algorithm.AlgorithmConfigError>
+}
+
+const major = (version: string) => version.split(".")[0]
+
+/** Why a default export is no definition that fits; undefined when it is one. */
+const misfit = (found: unknown): string | undefined => {
+  if (!Predicate.hasProperty(found, Algorithm.TypeId)) return "its default export is not Algorithm.define({ … })"
+  const { contract, effect } = found[Algorithm.TypeId] as Partial<Algorithm.Line>
+  const { line } = Algorithm
+  if (effect === undefined || major(effect) !== major(line.effect)) {
+    return `it was made with Effect ${effect}, this run has ${line.effect}; install effect ^${line.effect} where the module lives`
+  }
+  return contract === line.contract
+    ? undefined
+    : `it was made with another version of primerl (contract ${contract}, this run has ${line.contract}); install the same primerl where the module lives`
+}
+const isEntry = (found: unknown): found is Entry => misfit(found) === undefined
+
+/**
+ * A registry of definitions. `load` gives the default export of a module that a config names, as
+ * `(specifier) => ModuleLoader.load(specifier, directory)` does.
+ *
+ * @category constructors
+ */
+export const make = (
+  entries: ReadonlyArray<Entry>,
+  load: (specifier: string) => Effect.Effect<unknown, ModuleError>
+): Registry => {
+  const builtIn = new Map(entries.map((entry) => [entry.type, entry]))
+  const known = Array.from(builtIn.keys())
+  const notFound = (type: string, reason: string) => new AlgorithmNotFound({ type, known, reason })
+  return {
+    known,
+    resolve: ({ type, ...config }) =>
+      Effect.gen(function* () {
+        const entry = builtIn.get(type)
+        if (entry !== undefined) return yield* entry.configure(config)
+        const found = yield* Effect.mapError(load(type), ({ reason }) => notFound(type, reason))
+        if (!isEntry(found)) return yield* notFound(type, misfit(found)!)
+        return yield* found.configure(config)
+      })
+  }
+}
