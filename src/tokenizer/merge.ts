@@ -1,0 +1,109 @@
+/**
+ * Byte-pair merging of one pre-token: of all adjacent pairs the one of the lowest rank merges, the leftmost first, until
+ * none can. The two procedures give the same ids; the first is quadratic and fastest on words, the second is
+ * O(n log n) and carries long runs (base64, a line of dashes).
+ */
+import type { MergeTable } from "./MergeTable.ts"
+
+const never = 0x7fffffff
+
+/** Merges the first `length` entries of `ids` in place by scanning, and returns how many remain. @category merging */
+export const mergeByScan = (ids: Int32Array, length: number, table: MergeTable): number => {
+  const rankAt = (at: number): number => {
+    if (at < 0 || at + 1 >= length) return never
+    const rank = table.rankOf(ids[at]!, ids[at + 1]!)
+    return rank < 0 ? never : rank
+  }
+  const ranks = new Int32Array(length)
+  for (let at = 0; at < length; at++) ranks[at] = rankAt(at)
+  for (;;) {
+    let best = 0
+    for (let at = 1; at < length; at++) if (ranks[at]! < ranks[best]!) best = at
+    if (length === 0 || ranks[best] === never) return length
+    ids[best] = table.resultOf(ranks[best]!)
+    ids.copyWithin(best + 1, best + 2, length)
+    ranks.copyWithin(best + 1, best + 2, length)
+    length--
+    ranks[best] = rankAt(best)
+    if (best > 0) ranks[best - 1] = rankAt(best - 1)
+  }
+}
+
+/** Ranks and positions in one number each, the smallest on top. */
+const makeHeap = () => {
+  const heap: Array<number> = []
+  return {
+    push: (key: number) => {
+      let at = heap.push(key) - 1
+      while (at > 0) {
+        const parent = (at - 1) >> 1
+        if (heap[parent]! <= key) break
+        heap[at] = heap[parent]!
+        at = parent
+      }
+      heap[at] = key
+    },
+    pop: (): number | undefined => {
+      const top = heap[0]
+      const last = heap.pop()
+      if (last === undefined || heap.length === 0) return top
+      let at = 0
+      for (;;) {
+        let child = 2 * at + 1
+        if (child >= heap.length) break
+        if (child + 1 < heap.length && heap[child + 1]! < heap[child]!) child++
+        if (heap[child]! >= last) break
+        heap[at] = heap[child]!
+        at = child
+      }
+      heap[at] = last
+      return top
+    }
+  }
+}
+
+const positions = 2 ** 31
+
+/** As {@link mergeByScan}, with a linked list of tokens and a heap of the pairs that may merge. @category merging */
+export const mergeByHeap = (ids: Int32Array, length: number, table: MergeTable): number => {
+  const next = new Int32Array(length)
+  const previous = new Int32Array(length)
+  const gone = new Uint8Array(length)
+  const heap = makeHeap()
+  const rankAt = (at: number): number => {
+    const right = next[at]!
+    return right < length ? table.rankOf(ids[at]!, ids[right]!) : -1
+  }
+  const consider = (at: number) => {
+    const rank = rankAt(at)
+    if (rank >= 0) heap.push(rank * positions + at)
+  }
+  for (let at = 0; at < length; at++) {
+    next[at] = at + 1
+    previous[at] = at - 1
+  }
+  for (let at = 0; at < length; at++) consider(at)
+  for (let key = heap.pop(); key !== undefined; key = heap.pop()) {
+    const at = key % positions
+    const rank = (key - at) / positions
+    // an entry is stale when one of its two tokens has merged since
+    if (gone[at] === 1 || rankAt(at) !== rank) continue
+    const right = next[at]!
+    const after = next[right]!
+    ids[at] = table.resultOf(rank)
+    gone[right] = 1
+    next[at] = after
+    if (after < length) previous[after] = at
+    consider(at)
+    if (previous[at]! >= 0) consider(previous[at]!)
+  }
+  let kept = 0
+  for (let at = 0; at < length; at = next[at]!) ids[kept++] = ids[at]!
+  return kept
+}
+
+const longestScan = 48
+
+/** Merges in place by whichever procedure is faster at this length; returns how many ids remain. @category merging */
+export const merge = (ids: Int32Array, length: number, table: MergeTable): number =>
+  length <= longestScan ? mergeByScan(ids, length, table) : mergeByHeap(ids, length, table)
