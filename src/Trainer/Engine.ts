@@ -1,0 +1,283 @@
+/**
+ * A model in native memory, for as long as a scope is open. Its jobs run on a thread of their own in the order in which
+ * they were asked for; interrupting one stops it in native code, and returns once it has stopped.
+ */
+import * as FileSystem from "@effect/platform/FileSystem"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import type * as Scope from "effect/Scope"
+import type { ComponentCounts } from "../MicroBatch.ts"
+import * as Addon from "./Addon.ts"
+import * as ModelConfig from "./ModelConfig.ts"
+import { ModelError } from "./ModelError.ts"
+import type * as Native from "./Native.ts"
+import { fromUnknown, type NativeError } from "./NativeError.ts"
+import * as Safetensors from "./Safetensors.ts"
+
+/** @category model */
+export interface Options {
+  readonly threads: number
+  /** keeps gradients and optimiser moments; `forward`, `backward` and `optimizerStep` need it */
+  readonly trainable: boolean
+  /** the best that the processor has, unless named */
+  readonly isa?: "scalar" | "avx2" | "avx512" | undefined
+  /** starts from random weights instead of reading them: normal(0, std) for matrices */
+  readonly randomInit?: { readonly seed: number; readonly std: number } | undefined
+}
+
+/** A parameter, named and shaped as in a Hugging Face checkpoint. @category model */
+export interface Tensor {
+  readonly name: string
+  readonly shape: ReadonlyArray<number>
+}
+
+/** Log-probability and entropy (nats) of every token; 0 where it was not asked for. @category model */
+export interface Scores {
+  readonly logprobs: Float32Array
+  readonly entropy: Float32Array
+}
+
+/** @category model */
+export interface Engine {
+  /** where the model was read from */
+  readonly directory: string
+  readonly config: Native.ModelConfig
+  readonly trainable: boolean
+  /** every parameter, in the order of the network */
+  readonly tensors: ReadonlyArray<Tensor>
+  /** Log-probabilities and entropies of every token but the first of each sequence. */
+  readonly score: (
+    tokenIds: Int32Array,
+    sequenceLengths: Int32Array,
+    temperatures: Float32Array
+  ) => Effect.Effect<Scores, NativeError>
+  readonly generate: (request: Native.GenerateRequest) => Effect.Effect<Native.GenerateResult, NativeError>
+  /** Forward, loss and backward of one micro-batch (a `MicroBatch` is one); adds to the gradients. */
+  readonly forwardBackward: (
+    batch: Native.NativeBatch,
+    counts: ComponentCounts,
+    loss: Native.NativeLoss
+  ) => Effect.Effect<Native.NativeLossReport, NativeError>
+  /** Forward of a micro-batch whose loss is computed elsewhere, for one `backward`. */
+  readonly forward: (batch: Native.NativeBatch) => Effect.Effect<Scores, NativeError>
+  /** Adds the gradients for `gradient[t]` = d loss / d logprob of token t of the last `forward`. */
+  readonly backward: (gradient: Float32Array) => Effect.Effect<void, NativeError>
+  /** Needed before the next step when a backward pass was interrupted: its gradients are incomplete. */
+  readonly zeroGradients: Effect.Effect<void, NativeError>
+  /** Clips, steps and zeroes the gradients; a gradient that is not finite changes nothing but itself. */
+  readonly optimizerStep: (step: Native.OptimizerStep) => Effect.Effect<Native.OptimizerReport, NativeError>
+  readonly optimizerSteps: Effect.Effect<number, NativeError>
+  readonly setOptimizerSteps: (steps: number) => Effect.Effect<void, NativeError>
+  /** The weights as they are now. Costs nothing until the weights change. */
+  readonly snapshot: Effect.Effect<Native.WeightSnapshot, NativeError>
+  /** Later jobs run on these weights; generations that have begun end on those that they began with. */
+  readonly adopt: (snapshot: Native.WeightSnapshot) => Effect.Effect<void, NativeError>
+  readonly readTensor: (name: string) => Effect.Effect<Float32Array, NativeError>
+  readonly writeTensor: (name: string, values: Float32Array) => Effect.Effect<void, NativeError>
+  readonly readGradient: (name: string) => Effect.Effect<Float32Array, NativeError>
+  readonly readMoments: (name: string) => Effect.Effect<Moments, NativeError>
+  readonly writeMoments: (name: string, moments: Moments) => Effect.Effect<void, NativeError>
+  /** Takes the weights of another directory of the same architecture. */
+  readonly load: (directory: string) => Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem>
+  /** Writes F32 weights under the names and files they were read from, with config.json and the tokenizer's files. */
+  readonly save: (directory: string) => Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem>
+  /** Fails when a tokenizer of this size (one more than its largest id) has ids that the model does not know. */
+  readonly checkVocabulary: (tokenizerSize: number) => Effect.Effect<void, ModelError>
+}
+
+/** First and second moment of AdamW. @category model */
+export interface Moments {
+  readonly first: Float32Array
+  readonly second: Float32Array
+}
+
+const run = <A>(operation: string, start: () => Native.Job<A>): Effect.Effect<A, NativeError> =>
+  Effect.async((resume) => {
+    const started = Either.try({ try: start, catch: (cause) => fromUnknown(operation, cause) })
+    if (Either.isLeft(started)) return resume(Effect.fail(started.left))
+    const job = started.right
+    job.done.then(
+      (value) => resume(Effect.succeed(value)),
+      (cause) => resume(Effect.fail(fromUnknown(operation, cause)))
+    )
+    return Effect.suspend(() => {
+      job.cancel()
+      return Effect.promise(() => job.done.then(ignore, ignore))
+    })
+  })
+
+const ignore = () => {}
+
+const now = <A>(operation: string, compute: () => A): Effect.Effect<A, NativeError> =>
+  Effect.try({ try: compute, catch: (cause) => fromUnknown(operation, cause) })
+
+const elements = (shape: ReadonlyArray<number>) => shape.reduce((product, size) => product * size, 1)
+
+const bytesOf = (values: Float32Array) => new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+
+/** What old checkpoints hold besides parameters: buffers that are computed, and the head when it is the embedding. */
+const isIgnored = (name: string, config: Native.ModelConfig) =>
+  name.endsWith(".rotary_emb.inv_freq") || (name === "lm_head.weight" && config.tieWordEmbeddings)
+
+const listed = (names: ReadonlyArray<string>) =>
+  names.length <= 3 ? names.join(", ") : `${names.slice(0, 3).join(", ")} and ${names.length - 3} more`
+
+const shapeProblem = (
+  tensors: ReadonlyArray<Tensor>,
+  checkpoint: Safetensors.Checkpoint,
+  config: Native.ModelConfig
+): string | undefined => {
+  const missing = tensors.filter(({ name }) => !checkpoint.tensors.has(name)).map(({ name }) => name)
+  if (missing.length > 0) return `missing tensors that config.json asks for: ${listed(missing)}`
+  const known = new Set(tensors.map(({ name }) => name))
+  const extra = [...checkpoint.tensors.keys()].filter((name) => !known.has(name) && !isIgnored(name, config))
+  if (extra.length > 0) return `tensors that this architecture does not have: ${listed(extra)}`
+  const wrong = tensors.find(({ name, shape }) => checkpoint.tensors.get(name)!.shape.join() !== shape.join())
+  return wrong === undefined
+    ? undefined
+    : `tensor ${wrong.name} has shape [${checkpoint.tensors.get(wrong.name)!.shape.join(", ")}], config.json asks for [${wrong.shape.join(", ")}]`
+}
+
+const loadWeights = (native: Native.NativeEngine, config: Native.ModelConfig, directory: string) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const checkpoint = yield* Safetensors.open(directory)
+      const tensors = native.tensors()
+      const problem = shapeProblem(tensors, checkpoint, config)
+      if (problem !== undefined) return yield* new ModelError({ path: directory, reason: problem })
+      for (const { name } of tensors) {
+        const bytes = yield* checkpoint.read(name)
+        const { dtype } = checkpoint.tensors.get(name)!
+        yield* run("writeTensor", () => native.writeTensor(name, dtype, bytes))
+      }
+      return checkpoint.files
+    })
+  )
+
+/** What belongs to a model besides its weights and is kept as it is. */
+const companions = [
+  "generation_config.json",
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "special_tokens_map.json",
+  "added_tokens.json",
+  "vocab.json",
+  "merges.txt",
+  "chat_template.jinja"
+]
+
+const copyCompanions = (from: string, to: string, configText: string) =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    yield* fs.writeFileString(`${to}/config.json`, configText)
+    if ((yield* fs.realPath(from)) === (yield* fs.realPath(to))) return
+    for (const file of companions) {
+      if (yield* fs.exists(`${from}/${file}`)) yield* fs.copyFile(`${from}/${file}`, `${to}/${file}`)
+    }
+  }).pipe(Effect.mapError((error) => new ModelError({ path: to, reason: `cannot be written (${error.message})` })))
+
+/**
+ * Opens a Hugging Face directory (config.json, and weights unless `randomInit` is given). The memory is given back when
+ * the scope closes.
+ *
+ * @category constructors
+ */
+export const open = (
+  directory: string,
+  options: Options
+): Effect.Effect<Engine, ModelError | NativeError, FileSystem.FileSystem | Scope.Scope> =>
+  Effect.gen(function* () {
+    const { config, text } = yield* ModelConfig.read(directory)
+    const addon = yield* Addon.load
+    const { isa, randomInit, threads, trainable } = options
+    const native = yield* Effect.acquireRelease(
+      now("createEngine", () => addon.createEngine(config, { threads, trainable, isa })),
+      (engine) => Effect.sync(() => engine.dispose())
+    )
+    const tensors = native.tensors()
+    const files =
+      randomInit === undefined
+        ? yield* loadWeights(native, config, directory)
+        : yield* Effect.as(
+            run("initialise", () => native.initialise(randomInit.seed, randomInit.std)),
+            [{ file: "model.safetensors", names: tensors.map(({ name }) => name) }]
+          )
+    return make(native, { directory, config, configText: text, files, tensors, trainable })
+  })
+
+const make = (
+  native: Native.NativeEngine,
+  model: {
+    readonly directory: string
+    readonly config: Native.ModelConfig
+    readonly configText: string
+    readonly files: Safetensors.Files
+    readonly tensors: ReadonlyArray<Tensor>
+    readonly trainable: boolean
+  }
+): Engine => {
+  const { config, directory, tensors } = model
+  const sizes = new Map(tensors.map(({ name, shape }) => [name, elements(shape)]))
+  const room = (name: string) => new Float32Array(sizes.get(name) ?? 0)
+  const read = (
+    operation: string,
+    name: string,
+    start: (into: Float32Array) => Native.Job<void>
+  ): Effect.Effect<Float32Array, NativeError> =>
+    Effect.suspend(() => {
+      const into = room(name)
+      return Effect.as(
+        run(operation, () => start(into)),
+        into
+      )
+    })
+  const readTensor = (name: string) => read("readTensor", name, (into) => native.readTensor(name, into))
+  return {
+    directory,
+    config,
+    trainable: model.trainable,
+    tensors,
+    score: (tokenIds, lengths, temperatures) => run("score", () => native.score(tokenIds, lengths, temperatures)),
+    generate: (request) => run("generate", () => native.generate(request)),
+    forwardBackward: (batch, counts, loss) => run("forwardBackward", () => native.forwardBackward(batch, counts, loss)),
+    forward: (batch) => run("forward", () => native.forward(batch)),
+    backward: (gradient) => run("backward", () => native.backward(gradient)),
+    zeroGradients: run("zeroGradients", () => native.zeroGradients()),
+    optimizerStep: (step) => run("optimizerStep", () => native.optimizerStep(step)),
+    optimizerSteps: now("optimizerSteps", () => native.optimizerSteps()),
+    setOptimizerSteps: (steps) => now("setOptimizerSteps", () => native.setOptimizerSteps(steps)),
+    snapshot: run("snapshot", () => native.snapshot()),
+    adopt: (snapshot) => run("adopt", () => native.adopt(snapshot)),
+    readTensor,
+    writeTensor: (name, values) => run("writeTensor", () => native.writeTensor(name, "F32", bytesOf(values))),
+    readGradient: (name) => read("readGradient", name, (into) => native.readGradient(name, into)),
+    readMoments: (name) =>
+      Effect.suspend(() => {
+        const moments = { first: room(name), second: room(name) }
+        return Effect.as(
+          run("readMoments", () => native.readMoments(name, moments.first, moments.second)),
+          moments
+        )
+      }),
+    writeMoments: (name, { first, second }) => run("writeMoments", () => native.writeMoments(name, first, second)),
+    load: (from) => Effect.asVoid(loadWeights(native, config, from)),
+    save: (to) =>
+      Effect.zipRight(
+        Safetensors.write(
+          to,
+          model.files,
+          tensors.map(({ name, shape }) => ({ name, shape, values: readTensor(name) }))
+        ),
+        copyCompanions(directory, to, model.configText)
+      ),
+    checkVocabulary: (tokenizerSize) =>
+      tokenizerSize <= config.vocabSize
+        ? Effect.void
+        : Effect.fail(
+            new ModelError({
+              path: directory,
+              reason: `the tokenizer has ids up to ${tokenizerSize - 1}, config.json says vocab_size ${config.vocabSize}: tokenizer and weights do not belong together`
+            })
+          )
+  }
+}
