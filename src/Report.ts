@@ -1,0 +1,75 @@
+/** What a run says of each of its steps, as plain data: shown while it runs, written to the run's metrics. */
+
+/** One step of training. Means are over the step's rollouts unless a field says otherwise. @category model */
+export interface StepReport {
+  /** counted from 1 */
+  readonly step: number
+  /** steps of the whole run */
+  readonly steps: number
+  readonly reward: number
+  /** reward minus that of the step before; 0 at the first */
+  readonly rewardChange: number
+  /** what was minimised, and its parts, each over its own members */
+  readonly loss: { readonly total: number; readonly rl: number; readonly ce: number; readonly refKl: number }
+  /** divergence of the trainer's log-probabilities from inference's, in nats per trained token */
+  readonly mismatchKl: number
+  /** of the policy, in nats per trained token */
+  readonly entropy: number
+  /** global norm before clipping */
+  readonly gradNorm: number
+  readonly learningRate: number
+  /** trained tokens over packed tokens, from 0 to 1 */
+  readonly trainableShare: number
+  /** steps that the samples' weights were behind the trainer's */
+  readonly staleness: { readonly mean: number; readonly max: number }
+  readonly rollouts: number
+  readonly samples: number
+  /** packed tokens of real samples */
+  readonly tokens: number
+  /** rollouts whose credit was zero on every token */
+  readonly zeroSignal: number
+  /** rollouts that did not count, by reason */
+  readonly absent: Readonly<Record<string, number>>
+  /** what environments and algorithms measured, by name */
+  readonly metrics: Readonly<Record<string, number>>
+  readonly tokensPerSecond: number
+  readonly seconds: number
+  /** false when the gradient was not finite and the weights were left alone */
+  readonly optimizerApplied: boolean
+}
+
+/** One step of supervised fine-tuning. @category model */
+export interface SftReport {
+  /** counted from 1 */
+  readonly step: number
+  /** steps of the whole run */
+  readonly steps: number
+  /** negative log-likelihood in nats per trained token */
+  readonly loss: number
+  /** global norm before clipping */
+  readonly gradNorm: number
+  readonly learningRate: number
+  readonly tokens: number
+  readonly tokensPerSecond: number
+  readonly seconds: number
+}
+
+/** One evaluation of one source. @category model */
+export interface EvalReport {
+  /** of the source */
+  readonly name: string
+  /** directory of the policy */
+  readonly model: string
+  readonly examples: number
+  readonly rollouts: number
+  readonly reward: {
+    readonly mean: number
+    /** standard error of the mean, over examples */
+    readonly standardError: number
+  }
+  /** what the environment measured, by name */
+  readonly metrics: Readonly<Record<string, number>>
+  /** rollouts that did not count, by reason */
+  readonly absent: Readonly<Record<string, number>>
+  readonly seconds: number
+}

@@ -1,0 +1,94 @@
+/** The sections that several kinds of run share. Every default and every meaning stands here and nowhere else. */
+import * as Schema from "effect/Schema"
+import {
+  count,
+  decay,
+  defaulted,
+  folderName,
+  moduleName,
+  norm,
+  notNegative,
+  open,
+  optional,
+  positive,
+  positiveShare,
+  required,
+  section,
+  share,
+  wholeNumber
+} from "./Field.ts"
+
+/** `[run]` @category sections */
+export const Run = section({
+  name: optional(
+    folderName,
+    "Name of the run and of its folder in output_dir. Left out, it is made from the environments and the model."
+  )
+})
+
+/** An environment: `id` says which, the other keys are its own. @category sections */
+export const Environment = open({
+  id: required(moduleName, "Which environment: the name of a built-in one, a package, or a file.")
+})
+
+/** An algorithm: `type` says which, the other keys are its own. @category sections */
+export const Algorithm = open({
+  type: required(moduleName, "Which algorithm: the name of a built-in one, a package, or a file.")
+})
+
+const limits = {
+  topP: optional(positiveShare, "Sample from the most likely tokens that together have this probability."),
+  topK: optional(count, "Sample from this many of the most likely tokens."),
+  minP: optional(share, "Sample from tokens at least this fraction as likely as the most likely one."),
+  maxCompletionTokens: optional(count, "Most tokens to sample in one call. Left out, the sequence limit alone counts.")
+}
+
+/** `[orchestrator.train.sampling]` @category sections */
+export const TrainSampling = section({
+  temperature: defaulted(positive, 1, "Sampling temperature; log-probabilities are those at this temperature."),
+  ...limits
+})
+
+/** What a single source changes in the sampling that it inherits. @category sections */
+export const SourceSampling = section({
+  temperature: optional(positive, "Sampling temperature of this source."),
+  ...limits
+})
+
+/** What evaluation changes in the sampling that it inherits. @category sections */
+export const EvalSampling = section({
+  temperature: optional(notNegative, "Sampling temperature of evaluation; 0 always takes the most likely token."),
+  ...limits
+})
+
+/** `[trainer.optim]`, `[optim]` @category sections */
+export const Optim = section({
+  type: defaulted(Schema.Literal("adamw"), "adamw", "Which optimiser."),
+  lr: defaulted(notNegative, 1e-6, "Peak learning rate."),
+  weightDecay: defaulted(notNegative, 0.01, "Decoupled weight decay."),
+  betas1: defaulted(decay, 0.9, "Decay of the first moment."),
+  betas2: defaulted(decay, 0.999, "Decay of the second moment."),
+  eps: defaulted(positive, 1e-8, "Added to the root of the second moment."),
+  maxNorm: defaulted(norm, 1, "Global norm that gradients are clipped to; inf does not clip.")
+})
+
+/** `[trainer.scheduler]`, `[scheduler]` @category sections */
+export const Scheduler = section({
+  type: defaulted(Schema.Literal("constant", "linear", "cosine"), "constant", "Shape of the learning rate over a run."),
+  warmupSteps: optional(wholeNumber, "Steps from min_lr up to the peak. Default 10, for linear and cosine."),
+  decaySteps: optional(wholeNumber, "Last steps, from the peak down to min_lr. Default 10, for linear alone."),
+  minLr: optional(notNegative, "Learning rate at both ends. Default 0, for linear and cosine.")
+})
+
+/** `[trainer.engine]`, `[engine]` @category sections */
+export const Engine = section({
+  device: defaulted(Schema.Literal("cpu"), "cpu", "Where the policy is trained and sampled."),
+  threads: optional(count, "Threads of the engine. Left out, all cores.")
+})
+
+/** `[ckpt]` @category sections */
+export const Checkpoints = section({
+  interval: optional(count, "Steps between checkpoints. Left out, only the last step is saved."),
+  keepLast: optional(count, "Keep this many of the newest checkpoints. Left out with keep_interval, all are kept."),
+  keepInterval: optional(count, "Keep checkpoints of steps that this divides.")
+})

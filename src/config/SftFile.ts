@@ -1,0 +1,39 @@
+/** The file of supervised fine-tuning, section by section. */
+import type * as Schema from "effect/Schema"
+import { count, defaulted, optional, path, positive, required, section, seed, table } from "./Field.ts"
+import * as Sections from "./Sections.ts"
+
+const Model = section({
+  name: required(path("file"), "Directory of the model: config.json and tokenizer; safetensors unless random_init."),
+  randomInit: optional(
+    section({
+      seed: defaulted(seed, 0, "Where the random weights come from."),
+      std: defaulted(positive, 0.02, "Standard deviation of the random weights.")
+    }),
+    "Start from random weights: only config.json and tokenizer are read from the directory."
+  )
+})
+
+const Data = section({
+  env: optional(Sections.Environment, "Train on the demonstrations of an environment: its id and its own options."),
+  path: optional(path("file"), "Train on a JSONL file with one {messages} per line."),
+  batchSize: defaulted(count, 128, "Sequences per step."),
+  seqLen: defaulted(count, 2048, "Longest sequence, in tokens.")
+})
+
+/** @category schemas */
+export const SftFile = section({
+  outputDir: defaulted(path("working"), "runs", "Folder that holds one folder per run."),
+  maxSteps: defaulted(count, 100, "Optimiser steps of the run."),
+  seed: defaulted(seed, 0, "Where all randomness of the run comes from."),
+  saveTo: optional(path("file"), "Directory that the finished policy is also written to."),
+  run: table(Sections.Run, "The run."),
+  model: required(Model, "What is trained."),
+  data: table(Data, "What it is trained on."),
+  optim: table(Sections.Optim, "The optimiser."),
+  scheduler: table(Sections.Scheduler, "The learning rate over the run."),
+  engine: table(Sections.Engine, "The engine."),
+  ckpt: table(Sections.Checkpoints, "Checkpoints.")
+})
+/** As it is read: defaults filled in. @category model */
+export type SftFile = Schema.Schema.Type<typeof SftFile>
