@@ -1,0 +1,101 @@
+/**
+ * Runs planned rollouts and hands them back with their credit. Every planned rollout comes back exactly once, as a
+ * compiled rollout or as an absence with a reason, and what has ended is journaled before its algorithm sees it.
+ */
+import * as Chunk from "effect/Chunk"
+import * as Effect from "effect/Effect"
+import type * as Layer from "effect/Layer"
+import * as Mailbox from "effect/Mailbox"
+import * as Option from "effect/Option"
+import * as Queue from "effect/Queue"
+import type * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import type { Algorithm } from "./Algorithm.ts"
+import { Journal, JournalError } from "./Journal.ts"
+import * as Permits from "./Permits.ts"
+import * as Pipeline from "./Pipeline.ts"
+import type { Absent, Ended, Planned } from "./Rollout.ts"
+import type * as State from "./State.ts"
+
+/** What the dispatcher needs of a source: how one planned rollout is run, and who scores it. @category model */
+export interface Source<E, R, R2> {
+  readonly name: string
+  readonly run: (planned: Planned) => Effect.Effect<Ended, never, R2>
+  readonly algorithm: Layer.Layer<Algorithm, E, R>
+  /** `sequence` of the first rollout that this process will plan */
+  readonly firstSequence: number
+}
+
+/** @category model */
+export type Item = Pipeline.Compiled | Absent
+
+/** @category model */
+export interface Dispatcher<E, R2> {
+  /** Runs what was planned for `step` and returns it, in the order of planning, once all of it has its credit. */
+  readonly run: (
+    step: number,
+    planned: ReadonlyArray<Planned>
+  ) => Effect.Effect<ReadonlyArray<Item>, JournalError | E, R2>
+}
+
+const itemId = (item: Item) => (item._tag === "Absent" ? item.planned.id : item.rollout.id)
+
+/** The same end, filed under a plan that this process made. */
+const replanned = (ended: Ended, planned: Planned): Ended =>
+  ended._tag === "Absent" ? { ...ended, planned } : { ...ended, ...planned }
+
+/** Starts one pipeline per source in the current scope. @category constructors */
+export const make = <E, R, R2>(
+  sources: ReadonlyArray<Source<E, R, R2>>,
+  /** version of the weights that inference serves now */
+  serving: Effect.Effect<number>
+): Effect.Effect<Dispatcher<E, R2>, never, Scope.Scope | Journal | Permits.Permits | R> =>
+  Effect.gen(function* () {
+    const journal = yield* Journal
+    const permits = yield* Permits.Permits
+    const outputs = yield* Mailbox.make<Item, E>()
+    const inputs = new Map<string, { readonly source: Source<E, R, R2>; readonly ended: Queue.Queue<Ended> }>()
+    for (const source of sources) {
+      const ended = yield* Queue.unbounded<Ended>()
+      inputs.set(source.name, { source, ended })
+      yield* Pipeline.sampled({
+        name: source.name,
+        rollouts: Stream.fromQueue(ended).pipe(Pipeline.inDispatchOrder(source.firstSequence)),
+        algorithm: source.algorithm
+      }).pipe(
+        Stream.runForEachChunk((chunk) => outputs.offerAll(chunk)),
+        Effect.catchAllCause((cause) => outputs.failCause(cause)),
+        Effect.forkScoped
+      )
+    }
+
+    const runOne = (step: number, planned: Planned) =>
+      Effect.gen(function* () {
+        const { ended, source } = inputs.get(planned.source)!
+        const known = journal.find(planned.id)
+        if (Option.isSome(known)) return yield* Queue.offer(ended, replanned(known.value, planned))
+        if (planned.policyVersion !== (yield* serving)) {
+          return yield* new JournalError({
+            file: planned.id,
+            reason: `it was finished before the checkpoint and is not there any more, and the weights v${planned.policyVersion} that it needs are gone; put the run's rollouts back, or resume from the start`
+          })
+        }
+        const result = yield* source.run(planned).pipe(permits.withPermits(planned.id))
+        // Stopped with the process: not an end of its own, a resumed run plans it again.
+        if (result._tag === "Absent" && result.reason._tag === "Cancelled" && result.reason.why === "shutdown") {
+          return yield* Effect.interrupt
+        }
+        yield* journal.append(step, result)
+        return yield* Queue.offer(ended, result)
+      })
+
+    return {
+      run: (step, planned) =>
+        Effect.gen(function* () {
+          yield* Effect.forEach(planned, (one) => runOne(step, one), { concurrency: "unbounded", discard: true })
+          const [items] = yield* outputs.takeN(planned.length)
+          const byId = new Map(Chunk.map(items, (item) => [itemId(item), item] as const))
+          return planned.flatMap((one) => byId.get(one.id) ?? [])
+        })
+    }
+  })

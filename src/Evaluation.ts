@@ -1,0 +1,102 @@
+/**
+ * A policy measured on held-out examples. Attempts that failed are counted beside the score and are not in it, neither
+ * as zeros nor as anything else.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Environment from "./Environment.ts"
+import * as Permits from "./Permits.ts"
+import type { EvalReport } from "./Report.ts"
+import type { Ended, Planned, Rollout } from "./Rollout.ts"
+
+/** @category model */
+export interface Options {
+  readonly environment: Environment.Environment
+  /** held-out examples, from the first on */
+  readonly examples: number
+  /** attempts per example */
+  readonly groupSize: number
+  readonly seed: number
+  readonly sampling?: Environment.Sampling | undefined
+  /** how the report names what was measured */
+  readonly model: string
+  readonly policyVersion?: number | undefined
+}
+
+/**
+ * Unbiased probability that at least one of `k` attempts passes, when `c` of `n` passed: 1 − C(n−c, k)/C(n, k)
+ * (arXiv 2107.03374, §2.1).
+ *
+ * @category estimators
+ */
+export const passAtK = (n: number, c: number, k: number): number => {
+  if (n - c < k) return 1
+  let none = 1
+  for (let i = n - c + 1; i <= n; i++) none *= 1 - k / i
+  return 1 - none
+}
+
+const plan = (options: Options): ReadonlyArray<Planned> =>
+  Array.from({ length: options.examples * options.groupSize }, (_, sequence): Planned => {
+    const index = Math.floor(sequence / options.groupSize)
+    const id = `eval/${options.environment.name}/${index}`
+    const attempt = `${id}/${sequence % options.groupSize}`
+    return {
+      id: attempt,
+      sequence,
+      source: options.environment.name,
+      example: Environment.exampleKey(options.environment, index, "eval"),
+      group: { id, size: options.groupSize },
+      episode: { id: attempt, size: 1 },
+      seat: "policy",
+      policyVersion: options.policyVersion ?? 0,
+      labels: { split: "eval" }
+    }
+  })
+
+const isScored = (ended: Ended): ended is Rollout => ended._tag === "Rollout" && Number.isFinite(ended.reward)
+
+/** Mean, and standard error of the mean, of values that are attempts at different examples. */
+const moments = (values: ReadonlyArray<number>) => {
+  const n = values.length
+  if (n === 0) return { mean: 0, standardError: 0 }
+  const mean = values.reduce((a, b) => a + b, 0) / n
+  const variance = n < 2 ? 0 : values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / (n - 1)
+  return { mean, standardError: Math.sqrt(variance / n) }
+}
+
+/** Summarises attempts; an id that comes twice counts once. @category constructors */
+export const summarize = (
+  ended: ReadonlyArray<Ended>,
+  of: { readonly name: string; readonly model: string; readonly examples: number; readonly seconds: number }
+): EvalReport => {
+  const once = new Map(ended.map((one) => [one._tag === "Absent" ? one.planned.id : one.id, one]))
+  const scored = Array.from(once.values()).filter(isScored)
+  const absent: Record<string, number> = {}
+  for (const one of once.values()) {
+    if (isScored(one)) continue
+    const key = one._tag === "Absent" ? one.reason._tag : "NoReward"
+    absent[key] = (absent[key] ?? 0) + 1
+  }
+  const reward = moments(scored.map((one) => one.reward))
+  const names = new Set(scored.flatMap((one) => Object.keys(one.metrics)))
+  const metrics: Record<string, number> = {}
+  for (const name of names) {
+    metrics[name] = moments(scored.flatMap((one) => one.metrics[name] ?? [])).mean
+  }
+  return { ...of, rollouts: scored.length, reward: reward.mean, standardError: reward.standardError, metrics, absent }
+}
+
+/** Runs every attempt under the current weights. @category constructors */
+export const run = Effect.fn("Evaluation.run")(function* (options: Options) {
+  const started = yield* Clock.currentTimeMillis
+  const permits = yield* Permits.Permits
+  const { environment, examples, model, sampling, seed } = options
+  const ended = yield* Effect.forEach(
+    plan(options),
+    (planned) => Environment.rollout(environment, planned, { seed, sampling }).pipe(permits.withPermits(planned.id)),
+    { concurrency: "unbounded" }
+  )
+  const seconds = ((yield* Clock.currentTimeMillis) - started) / 1000
+  return summarize(ended, { name: environment.name, model, examples, seconds })
+})

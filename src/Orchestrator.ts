@@ -1,0 +1,192 @@
+/**
+ * The loop: step n trains on rollouts of the weights v(n−1−lag) and makes v(n). With a lag of 1 the rollouts of step n+1
+ * are generated while step n trains; weights are handed to inference only between the two, so which weights a rollout
+ * sees follows from its place in the plan, never from the clock, and two runs of one seed agree bit for bit.
+ */
+import * as Clock from "effect/Clock"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import type * as Layer from "effect/Layer"
+import * as Ref from "effect/Ref"
+import * as Stream from "effect/Stream"
+import type { Algorithm } from "./Algorithm.ts"
+import { type CheckpointError, Checkpoints } from "./Checkpoint.ts"
+import * as Dispatcher from "./Dispatcher.ts"
+import * as Environment from "./Environment.ts"
+import { Inference } from "./Inference.ts"
+import type { JournalError } from "./Journal.ts"
+import * as MicroBatch from "./MicroBatch.ts"
+import type * as Rollout from "./Rollout.ts"
+import * as Sampler from "./Sampler.ts"
+import * as State from "./State.ts"
+import * as StepSummary from "./StepSummary.ts"
+import { Trainer } from "./Trainer/Trainer.ts"
+
+/** An environment and the algorithm that scores its rollouts. @category model */
+export interface Source<E, R> {
+  /** how reports and files name it; the environment's name unless given */
+  readonly name?: string | undefined
+  readonly environment: Environment.Environment
+  readonly algorithm: Layer.Layer<Algorithm, E, R>
+  /** rollouts of one example (8) */
+  readonly groupSize?: number | undefined
+  /** share of the groups, relative to the other sources (1) */
+  readonly ratio?: number | undefined
+  readonly sampling?: Environment.Sampling | undefined
+}
+
+/** @category model */
+export interface Options<E, R> {
+  readonly sources: ReadonlyArray<Source<E, R>>
+  /** optimiser steps in the whole run */
+  readonly steps: number
+  /** first step of this process: one more than the step it resumes from (1) */
+  readonly firstStep?: number | undefined
+  /** rollouts per step that count: groups are whole, so a step may hold a few more (128) */
+  readonly batchSize?: number | undefined
+  /** tokens of a micro-batch (2048) */
+  readonly maxSequenceLength?: number | undefined
+  /** 1 generates the next step's rollouts while a step trains, 0 waits for its weights (1) */
+  readonly lag?: 0 | 1 | undefined
+  readonly seed?: number | undefined
+  /** share of failed rollouts of one source in a step above which the run stops (0.5) */
+  readonly maxErrorRate?: number | undefined
+  /** times a step plans more groups because too few rollouts counted (3) */
+  readonly maxRefills?: number | undefined
+  /** steps in a row without any signal after which the run stops (10) */
+  readonly maxEmptyBatches?: number | undefined
+}
+
+/** @category errors */
+export class OrchestratorError extends Data.TaggedError("OrchestratorError")<{
+  readonly step: number
+  readonly reason: string
+}> {
+  override get message() {
+    return `step ${this.step}: ${this.reason}`
+  }
+}
+
+/** Where the loop is between two steps. */
+interface Position<E> {
+  readonly step: number
+  readonly emptyBatches: number
+  /** mean reward of the step before */
+  readonly reward: number | undefined
+  /** brings the rollouts of `step` */
+  readonly filling: Fiber.Fiber<ReadonlyArray<Dispatcher.Item>, OrchestratorError | JournalError | E>
+}
+
+/** Training as a stream: each element is one finished step; pulling it runs it. @category constructors */
+export const steps = <E, R>(options: Options<E, R>) =>
+  Stream.unwrapScoped(
+    Effect.gen(function* () {
+      const {
+        batchSize = 128,
+        firstStep = 1,
+        lag = 1,
+        maxEmptyBatches = 10,
+        maxErrorRate = 0.5,
+        maxRefills = 3,
+        maxSequenceLength = 2048,
+        seed = 0,
+        steps
+      } = options
+      const trainer = yield* Trainer
+      const inference = yield* Inference
+      const checkpoints = yield* Checkpoints
+      const state = yield* State.State
+      const scope = yield* Effect.scope
+      const cursor = yield* state.cell({ name: "sampler", schema: Sampler.Cursor, initial: Sampler.start })
+      const planned = yield* Ref.get(cursor)
+
+      const sources = options.sources.map((source) => {
+        const name = source.name ?? source.environment.name
+        const groupSize = source.groupSize ?? 8
+        return {
+          name,
+          groupSize,
+          ratio: source.ratio ?? 1,
+          algorithm: source.algorithm,
+          example: (index: number) => Environment.exampleKey(source.environment, index),
+          firstSequence: (planned.sources[name] ?? 0) * groupSize,
+          run: (one: Rollout.Planned) =>
+            Environment.rollout(source.environment, one, { seed, sampling: source.sampling })
+        }
+      })
+      const serving = yield* Ref.make(firstStep - 1)
+      const dispatcher = yield* Dispatcher.make(sources, Ref.get(serving))
+
+      const plan = (rollouts: number, policyVersion: number) =>
+        Ref.modify(cursor, (at) => {
+          const next = Sampler.plan(sources, { seed, rollouts, policyVersion, cursor: at })
+          return [next.planned, next.cursor] as const
+        })
+
+      /** Dispatches groups until enough rollouts count; what one round brings decides the next, in plan order. */
+      const fill = Effect.fn("Orchestrator.fill")(function* (step: number) {
+        const policyVersion = Math.max(0, step - 1 - lag)
+        const items: Array<Dispatcher.Item> = []
+        const counted = () => items.filter(StepSummary.isCompiled).length
+        for (let round = 0; round <= maxRefills && counted() < batchSize; round++) {
+          items.push(...(yield* dispatcher.run(step, yield* plan(batchSize - counted(), policyVersion))))
+          const failing = StepSummary.failing(items, maxErrorRate)
+          if (failing !== undefined) return yield* new OrchestratorError({ step, reason: failing })
+        }
+        if (counted() > 0) return items
+        return yield* new OrchestratorError({
+          step,
+          reason: `none of ${items.length} rollouts counts after ${maxRefills + 1} rounds (${StepSummary.absences(items)})`
+        })
+      })
+
+      /** One finished step, and the fiber that fills the next. */
+      const run = Effect.fn("Orchestrator.step")(function* (at: Position<E>) {
+        const { step } = at
+        const started = yield* Clock.currentTimeMillis
+        const items = yield* Fiber.join(at.filling)
+        // What a resumed run starts from: the state as it was before the next step's rollouts touched it.
+        const snapshot = yield* state.snapshot
+        const more = step < steps
+        const ahead = more && lag > 0 ? yield* Effect.forkIn(fill(step + 1), scope) : undefined
+
+        const packed = yield* MicroBatch.pack(StepSummary.samples(items), { maxSequenceLength })
+        const empty = packed.tokens === 0
+        const trained = empty ? undefined : yield* trainer.step(packed, step)
+        const emptyBatches = empty ? at.emptyBatches + 1 : 0
+        if (emptyBatches >= maxEmptyBatches) {
+          return yield* new OrchestratorError({
+            step,
+            reason: `${emptyBatches} steps in a row had nothing to train: no group's rewards differ (group_size ${sources.map((s) => s.groupSize).join(", ")}); the tasks are too easy or too hard for this policy, or groups of one are compared with themselves`
+          })
+        }
+
+        const aheadFailed = ahead !== undefined && Exit.isFailure(yield* Fiber.await(ahead))
+        yield* inference.adopt(yield* trainer.publish(step))
+        yield* Ref.set(serving, step)
+        // A checkpoint promises that the next step's rollouts are journaled.
+        if (!aheadFailed) yield* checkpoints.afterStep({ step, steps, state: snapshot })
+
+        const seconds = ((yield* Clock.currentTimeMillis) - started) / 1000
+        const report = StepSummary.report({ step, steps, items, packed, trained, seconds, previous: at.reward })
+        const next: Position<E> = {
+          step: step + 1,
+          emptyBatches,
+          reward: report.reward,
+          filling: ahead ?? (more ? yield* Effect.forkIn(fill(step + 1), scope) : at.filling)
+        }
+        return [report, next] as const
+      })
+
+      if (firstStep > steps) return Stream.empty
+      const begin: Position<E> = {
+        step: firstStep,
+        emptyBatches: 0,
+        reward: undefined,
+        filling: yield* Effect.forkIn(fill(firstStep), scope)
+      }
+      return Stream.unfoldEffect(begin, (at) => (at.step > steps ? Effect.succeedNone : Effect.asSome(run(at))))
+    })
+  )

@@ -1,0 +1,92 @@
+/** Supervised fine-tuning: cross-entropy on the tokens that an assistant would have produced, and on nothing else. */
+import * as Chunk from "effect/Chunk"
+import * as Clock from "effect/Clock"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Stream from "effect/Stream"
+import type { Message } from "./Message.ts"
+import * as MicroBatch from "./MicroBatch.ts"
+import type { Rendered } from "./Renderer.ts"
+import { Renderer } from "./Renderer.ts"
+import type { SftReport } from "./Report.ts"
+import { Trainer } from "./Trainer/Trainer.ts"
+import type { TrainingSample } from "./TrainingSample.ts"
+
+/** @category errors */
+export class SftError extends Data.TaggedError("SftError")<{ readonly step: number; readonly reason: string }> {
+  override get message() {
+    return `step ${this.step}: ${this.reason}`
+  }
+}
+
+/** A conversation as a sample whose `ce` members are the tokens that its assistant produced. @category constructors */
+export const sample = (id: string, rendered: Rendered): TrainingSample => {
+  const length = rendered.tokenIds.length
+  return {
+    rollout: id,
+    source: "sft",
+    policyVersion: 0,
+    tokenIds: rendered.tokenIds,
+    mask: new Uint8Array(length),
+    logprobs: new Float32Array(length),
+    temperatures: new Float32Array(length).fill(1),
+    advantages: undefined,
+    referenceLogprobs: undefined,
+    rlWeights: undefined,
+    ceWeights: Float32Array.from(rendered.sampledMask),
+    refKlWeights: undefined
+  }
+}
+
+/** @category model */
+export interface Options<E, R> {
+  /** conversations in the order of training; when they end, so does the run */
+  readonly conversations: Stream.Stream<ReadonlyArray<Message>, E, R>
+  readonly steps: number
+  /** conversations per step */
+  readonly batchSize: number
+  /** tokens of a micro-batch; longer conversations are cut */
+  readonly maxSequenceLength: number
+}
+
+/** Training as a stream: each element is one finished step. @category constructors */
+export const steps = <E, R>(options: Options<E, R>) =>
+  Stream.unwrap(
+    Effect.gen(function* () {
+      const trainer = yield* Trainer
+      const renderer = yield* Renderer
+      const train = Effect.fn("Sft.step")(function* (
+        conversations: ReadonlyArray<ReadonlyArray<Message>>,
+        step: number
+      ) {
+        const started = yield* Clock.currentTimeMillis
+        const samples = conversations.map((messages, i) => sample(`${step}/${i}`, renderer.render(messages)))
+        const packed = yield* MicroBatch.pack(samples, { maxSequenceLength: options.maxSequenceLength })
+        if (packed.counts.ce === 0) {
+          return yield* new SftError({
+            step,
+            reason: `none of ${samples.length} conversations has an assistant's token within seq_len ${options.maxSequenceLength}`
+          })
+        }
+        const trained = yield* trainer.step(packed, step)
+        const seconds = ((yield* Clock.currentTimeMillis) - started) / 1000
+        const report: SftReport = {
+          step,
+          steps: options.steps,
+          loss: trained.loss.ce,
+          gradNorm: trained.gradNorm,
+          learningRate: trained.learningRate,
+          tokens: packed.tokens,
+          tokensPerSecond: seconds > 0 ? packed.tokens / seconds : 0,
+          seconds
+        }
+        return report
+      })
+      return options.conversations.pipe(
+        Stream.grouped(options.batchSize),
+        Stream.take(options.steps),
+        Stream.zipWithIndex,
+        Stream.mapEffect(([chunk, index]) => train(Chunk.toReadonlyArray(chunk), index + 1))
+      )
+    })
+  )

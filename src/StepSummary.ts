@@ -1,0 +1,124 @@
+/** What a step's rollouts and its training add up to. Pure; every number has its numerator and denominator here. */
+import type { Item } from "./Dispatcher.ts"
+import type { PackedBatch } from "./MicroBatch.ts"
+import type { Compiled } from "./Pipeline.ts"
+import type { StepReport } from "./Report.ts"
+import type { TrainReport } from "./Trainer/Trainer.ts"
+import type { TrainingSample } from "./TrainingSample.ts"
+
+/** @category guards */
+export const isCompiled = (item: Item): item is Compiled => item._tag !== "Absent"
+
+/** The samples that say something: those of rollouts with a signal in some component. @category getters */
+export const samples = (items: ReadonlyArray<Item>): ReadonlyArray<TrainingSample> =>
+  items.flatMap((item) => (isCompiled(item) && item.signal ? item.samples : []))
+
+const mean = (values: ReadonlyArray<number>) =>
+  values.length === 0 ? 0 : values.reduce((a, b) => a + b, 0) / values.length
+
+/** Absences by reason, failures with who is to blame. @category getters */
+export const absent = (items: ReadonlyArray<Item>): Readonly<Record<string, number>> => {
+  const counts: Record<string, number> = {}
+  for (const item of items) {
+    if (isCompiled(item)) continue
+    const { reason } = item
+    const key = reason._tag === "Failed" ? `Failed/${reason.blame}` : reason._tag
+    counts[key] = (counts[key] ?? 0) + 1
+  }
+  return counts
+}
+
+/** The same as one phrase. @category getters */
+export const absences = (items: ReadonlyArray<Item>): string =>
+  Object.entries(absent(items))
+    .map(([reason, count]) => `${count} ${reason}`)
+    .join(", ")
+
+/** A sentence about the first source whose share of failures is above `rate`, or undefined. @category getters */
+export const failing = (items: ReadonlyArray<Item>, rate: number): string | undefined => {
+  const sources = new Map<string, { ended: number; failed: number; last: string }>()
+  for (const item of items) {
+    const planned = isCompiled(item) ? item.rollout : item.planned
+    const of = sources.get(planned.source) ?? { ended: 0, failed: 0, last: "" }
+    sources.set(planned.source, of)
+    of.ended++
+    if (isCompiled(item) || (item.reason._tag !== "Failed" && item.reason._tag !== "NoReward")) continue
+    of.failed++
+    of.last =
+      item.reason._tag === "Failed"
+        ? `${item.reason.blame}: ${item.reason.message}`
+        : `the reward is ${item.reason.reward}`
+  }
+  for (const [source, { ended, failed, last }] of sources) {
+    if (failed / ended > rate) {
+      return `${failed} of ${ended} rollouts of "${source}" failed, more than max_error_rate ${rate} allows; the last one: ${last}`
+    }
+  }
+  return undefined
+}
+
+const meanMetrics = (rollouts: ReadonlyArray<Compiled>): Readonly<Record<string, number>> => {
+  const all: Record<string, Array<number>> = {}
+  for (const { rollout } of rollouts) {
+    for (const [name, value] of Object.entries(rollout.metrics)) {
+      all[name] ??= []
+      all[name].push(value)
+    }
+  }
+  return Object.fromEntries(Object.entries(all).map(([name, values]) => [name, mean(values)]))
+}
+
+/** Tokens that are members of some component. */
+const memberTokens = (packed: PackedBatch): number => {
+  let members = 0
+  for (const { samples } of packed.microBatches.flat()) {
+    for (const s of samples) {
+      for (let i = 1; i < s.tokenIds.length; i++) {
+        const rl = s.mask[i] === 1 && (s.rlWeights === undefined || s.rlWeights[i] !== 0)
+        if (rl || (s.ceWeights?.[i] ?? 0) !== 0 || (s.refKlWeights?.[i] ?? 0) !== 0) members++
+      }
+    }
+  }
+  return members
+}
+
+/** @category constructors */
+export const report = (of: {
+  readonly step: number
+  readonly steps: number
+  readonly items: ReadonlyArray<Item>
+  readonly packed: PackedBatch
+  /** undefined when there was nothing to train */
+  readonly trained: TrainReport | undefined
+  readonly seconds: number
+  /** reward of the step before */
+  readonly previous: number | undefined
+}): StepReport => {
+  const { packed, seconds, step, steps, trained } = of
+  const compiled = of.items.filter(isCompiled)
+  const shipped = samples(of.items)
+  const ages = shipped.map((sample) => step - 1 - sample.policyVersion)
+  const reward = mean(compiled.map(({ rollout }) => rollout.reward))
+  return {
+    step,
+    steps,
+    reward,
+    rewardChange: of.previous === undefined ? 0 : reward - of.previous,
+    loss: trained?.loss ?? { total: 0, rl: 0, ce: 0, refKl: 0 },
+    mismatchKl: trained?.mismatchKl ?? 0,
+    entropy: trained?.entropy ?? 0,
+    gradNorm: trained?.gradNorm ?? 0,
+    learningRate: trained?.learningRate ?? 0,
+    trainableShare: packed.tokens === 0 ? 0 : memberTokens(packed) / packed.tokens,
+    staleness: { mean: mean(ages), max: Math.max(0, ...ages) },
+    rollouts: compiled.length,
+    samples: shipped.length,
+    tokens: packed.tokens,
+    zeroSignal: compiled.filter((item) => !item.signal).length,
+    absent: absent(of.items),
+    metrics: meanMetrics(compiled),
+    tokensPerSecond: seconds > 0 ? packed.tokens / seconds : 0,
+    seconds,
+    optimizerApplied: trained?.applied ?? false
+  }
+}

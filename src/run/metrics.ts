@@ -1,0 +1,31 @@
+/** One row of `metrics.jsonl` per step. Columns under `time/` and `perf/` are the clock's; all others repeat bit for bit. */
+import type { StepReport } from "../Report.ts"
+
+const under = (prefix: string, values: Readonly<Record<string, number>>) =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]))
+
+/** @category conversions */
+export const row = (report: StepReport): Readonly<Record<string, number>> => ({
+  step: report.step,
+  reward: report.reward,
+  "loss/total": report.loss.total,
+  "loss/rl": report.loss.rl,
+  "loss/ce": report.loss.ce,
+  "loss/ref_kl": report.loss.refKl,
+  mismatch_kl: report.mismatchKl,
+  entropy: report.entropy,
+  "optim/grad_norm": report.gradNorm,
+  "optim/lr": report.learningRate,
+  "optim/applied": report.optimizerApplied ? 1 : 0,
+  trainable_share: report.trainableShare,
+  "staleness/mean": report.staleness.mean,
+  "staleness/max": report.staleness.max,
+  "batch/rollouts": report.rollouts,
+  "batch/samples": report.samples,
+  "batch/tokens": report.tokens,
+  "batch/zero_signal": report.zeroSignal,
+  ...under("absent", report.absent),
+  ...under("metrics", report.metrics),
+  "time/step": report.seconds,
+  "perf/tokens_per_second": report.tokensPerSecond
+})
