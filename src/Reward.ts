@@ -38,9 +38,9 @@ export interface Weighted<T> {
 export type Rewards<T> = Score<T> | Readonly<Record<string, Score<T> | Weighted<T>>>
 
 /** @category errors */
-export class ScoreError extends Data.TaggedError("ScoreError")<{ readonly name: string; readonly reason: string }> {
+export class ScoreError extends Data.TaggedError("ScoreError")<{ readonly part: string; readonly reason: string }> {
   override get message() {
-    return `reward ${this.name}: ${this.reason}`
+    return `reward ${this.part}: ${this.reason}`
   }
 }
 
@@ -76,10 +76,10 @@ export const evaluate = <A>(callback: () => Value<A>): Effect.Effect<A, string> 
 
 const number = <T>(name: string, score: Score<T>, task: T, answer: Answer): Effect.Effect<number, ScoreError> =>
   evaluate(() => score(task, answer)).pipe(
-    Effect.mapError((reason) => new ScoreError({ name, reason })),
+    Effect.mapError((reason) => new ScoreError({ part: name, reason })),
     Effect.filterOrFail(
       (value) => typeof value === "number",
-      (value) => new ScoreError({ name, reason: `it returned ${String(value)} (${typeof value}), not a number` })
+      (value) => new ScoreError({ part: name, reason: `it returned ${String(value)} (${typeof value}), not a number` })
     )
   )
 
@@ -95,8 +95,9 @@ export type Scorer<T> = (task: T, answer: Answer) => Effect.Effect<Scored, Score
 export const make = <T>(rewards: Rewards<T>, metrics: Readonly<Record<string, Score<T>>> = {}): Scorer<T> => {
   const parts = Object.entries(typeof rewards === "function" ? { reward: rewards } : rewards).map(([name, part]) => {
     const { score, weight = 1 } = typeof part === "function" ? { score: part } : part
-    if (!Number.isFinite(weight)) throw new ScoreError({ name, reason: `its weight is ${weight}; it must be finite` })
-    if (name in metrics) throw new ScoreError({ name, reason: "a metric has the same name" })
+    if (!Number.isFinite(weight))
+      throw new ScoreError({ part: name, reason: `its weight is ${weight}; it must be finite` })
+    if (Object.hasOwn(metrics, name)) throw new ScoreError({ part: name, reason: "a metric has the same name" })
     return { name, score, weight }
   })
   const weighted = parts.filter(({ weight }) => weight !== 0)
