@@ -1,5 +1,6 @@
 /** Samples packed end to end for one forward and backward pass of the trainer. */
 import * as Either from "effect/Either"
+import { identity } from "effect/Function"
 import { balancedPartition } from "./internal/balancedPartition.ts"
 import { firstFitDecreasing, splitToFill } from "./internal/firstFitDecreasing.ts"
 import * as TrainingSample from "./TrainingSample.ts"
@@ -169,46 +170,46 @@ const sum = (values: ReadonlyArray<number>) => values.reduce((total, value) => t
  * deals them out so that workers have equal numbers and nearly equal cost. Every token is in it exactly once, except for
  * what `maxSequenceLength` cuts off. The same samples in the same order pack the same way.
  *
- * Fails with `InvalidSample` when a stream of a sample has another length than its tokens, or a member lacks what its
- * component needs.
+ * Samples come from `TrainingSample.make` or `TrainingSample.check`; one that neither would let through is a bug of the
+ * caller and throws its `InvalidSample`, since packing it would shift or invent values.
  *
  * @category packing
  */
 export const pack = (
   samples: ReadonlyArray<TrainingSample.TrainingSample>,
   { cost = sum, maxSequenceLength, padToMultipleOf = 1, workers = 1 }: PackOptions
-): Either.Either<PackedBatch, TrainingSample.InvalidSample> =>
-  Either.gen(function* () {
-    let truncated = 0
-    const kept: Array<TrainingSample.TrainingSample> = []
-    for (const sample of samples) {
-      const cut = TrainingSample.truncate(yield* TrainingSample.check(sample), maxSequenceLength)
-      if (cut !== sample) truncated++
-      if (cut === sample || TrainingSample.hasMembers(cut)) kept.push(cut)
-    }
-    const lengths = kept.map(({ tokenIds }) => tokenIds.length)
-    const bins = splitToFill(firstFitDecreasing(lengths, maxSequenceLength), workers, (members) =>
-      cost(members.map((member) => lengths[member]!))
+): PackedBatch => {
+  let truncated = 0
+  const kept: Array<TrainingSample.TrainingSample> = []
+  for (const sample of samples) {
+    const checked = Either.getOrThrowWith(TrainingSample.check(sample), identity)
+    const cut = TrainingSample.truncate(checked, maxSequenceLength)
+    if (cut !== sample) truncated++
+    if (cut === sample || TrainingSample.hasMembers(cut)) kept.push(cut)
+  }
+  const lengths = kept.map(({ tokenIds }) => tokenIds.length)
+  const bins = splitToFill(firstFitDecreasing(lengths, maxSequenceLength), workers, (members) =>
+    cost(members.map((member) => lengths[member]!))
+  )
+  const batches = bins.map((bin) =>
+    materialise(
+      bin.map((member) => kept[member]!),
+      padToMultipleOf
     )
-    const batches = bins.map((bin) =>
-      materialise(
-        bin.map((member) => kept[member]!),
-        padToMultipleOf
-      )
-    )
-    while (batches.length % workers !== 0) batches.push(dummyOf(batches[0]!))
-    const parts = balancedPartition(
-      batches.map(({ sequenceLengths }) => cost([...sequenceLengths])),
-      workers
-    )
-    return {
-      microBatches: parts.map((part) => part.map((batch) => batches[batch]!)),
-      counts: counts(batches),
-      tokens: sum(lengths),
-      truncated,
-      dropped: samples.length - kept.length
-    }
-  })
+  )
+  while (batches.length % workers !== 0) batches.push(dummyOf(batches[0]!))
+  const parts = balancedPartition(
+    batches.map(({ sequenceLengths }) => cost([...sequenceLengths])),
+    workers
+  )
+  return {
+    microBatches: parts.map((part) => part.map((batch) => batches[batch]!)),
+    counts: counts(batches),
+    tokens: sum(lengths),
+    truncated,
+    dropped: samples.length - kept.length
+  }
+}
 
 /**
  * Members of each component over all micro-batches: what each component's sum is divided by. The first token of a

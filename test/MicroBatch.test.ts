@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs"
-import * as Either from "effect/Either"
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
 import { balancedPartition } from "../src/internal/balancedPartition.ts"
@@ -56,9 +55,6 @@ const sample = (
 })
 const full = (length: number, value: number) => new Float32Array(length).fill(value)
 
-const pack = (samples: ReadonlyArray<TrainingSample.TrainingSample>, options: MicroBatch.PackOptions) =>
-  Either.getOrThrow(MicroBatch.pack(samples, options))
-
 const flops = MicroBatch.flopsCost({
   hiddenSize: 1024,
   intermediateSize: 3072,
@@ -83,7 +79,7 @@ describe("packing cases", () => {
         ...(streams && i % 3 === 0 ? { refKlWeights: full(n, 1), referenceLogprobs: full(n, -1) } : {})
       })
     )
-    const packed = pack(samples, { maxSequenceLength, workers, padToMultipleOf, cost })
+    const packed = MicroBatch.pack(samples, { maxSequenceLength, workers, padToMultipleOf, cost })
     const load = (loads: ReadonlyArray<ReadonlyArray<number>>) => Math.max(...loads.map(sum))
     const ours = load(packed.microBatches.map((part) => part.map((b) => cost([...b.sequenceLengths]))))
     const theirs = load(testCase.expected.map((part) => part.map((b) => cost(b.sequenceLengths))))
@@ -160,7 +156,7 @@ describe("golden packs", () => {
   ])("%j into %i over %i workers", (lengths, maxSequenceLength, workers, expected) => {
     const samples = lengths.map((length, index) => sample(index, length))
     const sorted = (parts: ReadonlyArray<ReadonlyArray<string>>) => parts.map((part) => [...part].sort()).sort()
-    expect(sorted(lengthsOf(pack(samples, { maxSequenceLength, workers })))).toEqual(sorted(expected))
+    expect(sorted(lengthsOf(MicroBatch.pack(samples, { maxSequenceLength, workers })))).toEqual(sorted(expected))
   })
 
   it("balances by floating-point operations when asked", () => {
@@ -175,7 +171,7 @@ describe("golden packs", () => {
     })
     expect([cost([32]), cost([16, 16]), cost([8, 8, 8, 8])]).toEqual([622592, 589824, 573440])
     const samples = [32, 32, 16, 16, 16, 16].map((length, index) => sample(index, length))
-    const packed = pack(samples, { maxSequenceLength: 32, workers: 2, cost })
+    const packed = MicroBatch.pack(samples, { maxSequenceLength: 32, workers: 2, cost })
     expect(lengthsOf(packed)).toEqual([
       ["32", "16,16"],
       ["32", "16,16"]
@@ -229,7 +225,7 @@ describe("any pack", () => {
   it("holds every token exactly once, evenly spread, within the limit, with inert dummies", () => {
     FastCheck.assert(
       FastCheck.property(someSamples, options, (samples, { maxSequenceLength, padToMultipleOf, workers }) => {
-        const packed = pack(samples, { maxSequenceLength, padToMultipleOf, workers })
+        const packed = MicroBatch.pack(samples, { maxSequenceLength, padToMultipleOf, workers })
         expect(new Set(packed.microBatches.map((part) => part.length)).size).toBe(1)
         const batches = packed.microBatches.flat()
         const real = batches.filter((batch) => !batch.dummy)
@@ -254,7 +250,7 @@ describe("any pack", () => {
           if (batch.dummy) expect(MicroBatch.counts([batch])).toEqual({ rl: 0, ce: 0, refKl: 0 })
         }
         // Counts do not depend on how samples are packed.
-        const alone = pack(samples, { maxSequenceLength, workers: 1 })
+        const alone = MicroBatch.pack(samples, { maxSequenceLength, workers: 1 })
         expect(packed.counts).toEqual(alone.counts)
         expect(packed.tokens).toBe(alone.tokens)
       }),
@@ -265,7 +261,7 @@ describe("any pack", () => {
   it("is the same for the same samples", () => {
     FastCheck.assert(
       FastCheck.property(someSamples, options, (samples, packOptions) => {
-        expect(pack(samples, packOptions)).toEqual(pack(samples, packOptions))
+        expect(MicroBatch.pack(samples, packOptions)).toEqual(MicroBatch.pack(samples, packOptions))
       }),
       { numRuns: 10 }
     )
@@ -275,7 +271,8 @@ describe("any pack", () => {
 describe("streams", () => {
   it("pads every stream, and the padding belongs to the last sequence", () => {
     const ceWeights = Float32Array.of(0, 0, 1, 1, 1)
-    const batch = pack([sample(0, 5, { ceWeights })], { maxSequenceLength: 8, padToMultipleOf: 4 }).microBatches[0]![0]!
+    const batch = MicroBatch.pack([sample(0, 5, { ceWeights })], { maxSequenceLength: 8, padToMultipleOf: 4 })
+      .microBatches[0]![0]!
     expect([...batch.tokenIds]).toEqual([1000, 1001, 1002, 1003, 1004, 1, 1, 1])
     expect([...batch.positionIds]).toEqual([0, 1, 2, 3, 4, 0, 1, 2])
     expect([...batch.sequenceLengths]).toEqual([8])
@@ -295,7 +292,7 @@ describe("streams", () => {
       [a, b],
       [b, a]
     ]) {
-      const batch = pack(samples, { maxSequenceLength: 12, padToMultipleOf: 4 }).microBatches[0]![0]!
+      const batch = MicroBatch.pack(samples, { maxSequenceLength: 12, padToMultipleOf: 4 }).microBatches[0]![0]!
       expect([...batch.rlWeights!]).toEqual([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0])
       expect([...batch.ceWeights!]).toEqual([0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0])
       expect([...batch.referenceLogprobs!]).toEqual([...full(6, -1.5), 0, 0, 0, 0, 0, 0])
@@ -306,18 +303,17 @@ describe("streams", () => {
 
   it("PACK-04: every stream of a pack is as long as its tokens, and a sample with a short stream is refused", () => {
     const samples = [4, 3, 2].map((length, index) => sample(index, length))
-    const batch = pack(samples, { maxSequenceLength: 9 }).microBatches[0]![0]!
+    const batch = MicroBatch.pack(samples, { maxSequenceLength: 9 }).microBatches[0]![0]!
     expect(batch.logprobs.length).toBe(9)
     const short = sample(0, 4, { logprobs: full(3, -1) })
-    const refused = Either.flip(MicroBatch.pack([short], { maxSequenceLength: 9 }))
-    expect(Either.getOrThrow(refused).message).toContain("stream logprobs: 3 entries for 4 tokens")
+    expect(() => MicroBatch.pack([short], { maxSequenceLength: 9 })).toThrow("stream logprobs: 3 entries for 4 tokens")
   })
 
   it("PACK-05: a sample that the cut leaves without a trainable token is dropped and counted", () => {
     const prompt = sample(0, 16, { mask: Uint8Array.from({ length: 16 }, (_, i) => (i >= 12 ? 1 : 0)) })
-    const packed = pack([prompt, sample(1, 6)], { maxSequenceLength: 12 })
+    const packed = MicroBatch.pack([prompt, sample(1, 6)], { maxSequenceLength: 12 })
     expect(packed).toMatchObject({ truncated: 1, dropped: 1, tokens: 6 })
-    expect(pack([prompt], { maxSequenceLength: 12, workers: 2 })).toMatchObject({
+    expect(MicroBatch.pack([prompt], { maxSequenceLength: 12, workers: 2 })).toMatchObject({
       microBatches: [[], []],
       counts: { rl: 0, ce: 0, refKl: 0 },
       dropped: 1
@@ -325,13 +321,14 @@ describe("streams", () => {
   })
 
   it("refuses rl members without advantages", () => {
-    const refused = Either.flip(MicroBatch.pack([sample(0, 4, { advantages: undefined })], { maxSequenceLength: 9 }))
-    expect(Either.getOrThrow(refused).message).toContain("rollout 0 of source s, stream advantages")
+    expect(() => MicroBatch.pack([sample(0, 4, { advantages: undefined })], { maxSequenceLength: 9 })).toThrow(
+      "rollout 0 of source s, stream advantages"
+    )
   })
 
   it("never counts the first token of a sequence", () => {
     const ones = { mask: new Uint8Array(3).fill(1), ceWeights: full(3, 1) }
-    const packed = pack([sample(0, 3, ones), sample(1, 3, ones)], { maxSequenceLength: 6 })
+    const packed = MicroBatch.pack([sample(0, 3, ones), sample(1, 3, ones)], { maxSequenceLength: 6 })
     expect(packed.counts).toEqual({ rl: 4, ce: 4, refKl: 0 })
   })
 })
