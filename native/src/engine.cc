@@ -109,7 +109,7 @@ void Engine::startGeneration(Job& job) {
     job.end(std::current_exception());
     return;
   }
-  batch_.add(std::move(*job.request), decoder_, job.ticket, std::move(job.generated));
+  batch_.add(std::move(*job.request), decoder_, decoderVersion_, job.ticket, std::move(job.generated));
 }
 
 void Engine::loop() {

@@ -25,6 +25,8 @@ struct GenerateResult {
   std::vector<float> logprobs;
   /** a stop id was drawn; else the limit of tokens or of positions was reached */
   bool stopped = false;
+  /** version of the weights that it was sampled with */
+  uint64_t weightsVersion = 0;
 };
 
 class GenerationBatch {
@@ -38,7 +40,8 @@ class GenerationBatch {
   /** Throws ERR_BATCH or ERR_PROMPT_TOO_LONG when the request cannot be. */
   static void validate(const ModelConfig& config, const GenerateRequest& request);
 
-  void add(GenerateRequest request, std::shared_ptr<Decoder> decoder, std::shared_ptr<const Cancel> cancel, Done done);
+  void add(GenerateRequest request, std::shared_ptr<Decoder> decoder, uint64_t weightsVersion,
+           std::shared_ptr<const Cancel> cancel, Done done);
 
   bool empty() const { return sequences_.empty(); }
 

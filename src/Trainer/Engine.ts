@@ -70,8 +70,11 @@ export interface Engine {
   readonly setOptimizerSteps: (steps: number) => Effect.Effect<void, NativeError>
   /** The weights as they are now. Costs nothing until the weights change. */
   readonly snapshot: Effect.Effect<Native.WeightSnapshot, NativeError>
-  /** Later jobs run on these weights; generations that have begun end on those that they began with. */
-  readonly adopt: (snapshot: Native.WeightSnapshot) => Effect.Effect<void, NativeError>
+  /**
+   * Later jobs run on these weights; generations that have begun end on those that they began with. The result is the
+   * number by which generations name these weights (`weightsVersion`).
+   */
+  readonly adopt: (snapshot: Native.WeightSnapshot) => Effect.Effect<number, NativeError>
   readonly readTensor: (name: string) => Effect.Effect<Float32Array, NativeError>
   readonly writeTensor: (name: string, values: Float32Array) => Effect.Effect<void, NativeError>
   readonly readGradient: (name: string) => Effect.Effect<Float32Array, NativeError>

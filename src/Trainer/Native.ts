@@ -119,6 +119,8 @@ export interface GenerateResult {
   readonly tokenIds: Int32Array
   readonly logprobs: Float32Array
   readonly finishReason: "stop" | "length"
+  /** which weights it was sampled with: the number that `adopt` gave, or that of an earlier or later change */
+  readonly weightsVersion: number
 }
 
 /** @category model */
@@ -139,7 +141,8 @@ export interface NativeEngine {
   /** random weights: normal(0, std) for matrices, 1 for norms, 0 for biases; the same for the same seed */
   readonly initialise: (seed: number, std: number) => Job<void>
   readonly snapshot: () => Job<WeightSnapshot>
-  readonly adopt: (snapshot: WeightSnapshot) => Job<void>
+  /** Later jobs run on these weights, running generations end on their own. Resolves to the weights' number here. */
+  readonly adopt: (snapshot: WeightSnapshot) => Job<number>
   /** Log-probabilities and entropies of every token but the first of each sequence. */
   readonly score: (
     tokenIds: Int32Array,

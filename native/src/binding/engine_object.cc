@@ -246,8 +246,15 @@ Napi::Value EngineObject::snapshot(Info info) {
 
 Napi::Value EngineObject::adopt(Info info) {
   const Snapshot snapshot = SnapshotObject::unwrap(info[0]);
-  return job<Nothing>(
-      info.Env(), [snapshot](const Engine::Context& at, Nothing&) { at.network.adopt(snapshot); }, undefined);
+  return job<uint64_t>(
+      info.Env(),
+      [snapshot](const Engine::Context& at, uint64_t& version) {
+        at.network.adopt(snapshot);
+        version = at.network.version();
+      },
+      [](Napi::Env env, uint64_t& version) -> Napi::Value {
+        return Napi::Number::New(env, static_cast<double>(version));
+      });
 }
 
 Napi::Value EngineObject::score(Info info) {
@@ -328,6 +335,7 @@ Napi::Value EngineObject::generate(Info info) {
         object.Set("tokenIds", ids);
         object.Set("logprobs", arrayOf(to, result->logprobs));
         object.Set("finishReason", result->stopped ? "stop" : "length");
+        object.Set("weightsVersion", static_cast<double>(result->weightsVersion));
         return object;
       },
       promise);
