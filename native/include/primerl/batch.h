@@ -34,7 +34,7 @@ void validateTokens(const ModelConfig& config, const Tokens& tokens);
 /** Throws ERR_BATCH as `validateTokens` does, and when refKl weights come without reference log-probabilities. */
 void validateBatch(const ModelConfig& config, const Batch& batch);
 
-/** Where each sequence starts, and the position of each token within its own. */
+/** `starts` has one more entry than sequences: the number of tokens. `positions` are those within the own sequence. */
 struct Positions {
   std::vector<int64_t> starts;
   std::vector<int32_t> positions;

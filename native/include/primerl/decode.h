@@ -32,6 +32,7 @@ class KvCache {
  private:
   friend class Decoder;
   struct State;
+  explicit KvCache(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

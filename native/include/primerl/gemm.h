@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "primerl/buffer.h"
 #include "primerl/compute.h"
 
 namespace primerl {
@@ -36,12 +36,13 @@ class PackedMatrix {
   void pack(const Compute& compute, int64_t K, int64_t N, View<T> b);
   int64_t depth() const { return depth_; }
   int64_t columns() const { return columns_; }
+  int64_t bytes() const { return data_.size() * static_cast<int64_t>(sizeof(T)); }
   const T* data() const { return data_.data(); }
 
  private:
   int64_t depth_ = 0;
   int64_t columns_ = 0;
-  std::vector<T> data_;
+  Buffer<T> data_;
 };
 
 /** C[M, N] = A[M, K] · B[K, N], or += when `accumulate`; rows of C are `ldc` elements apart. */

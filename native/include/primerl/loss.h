@@ -36,10 +36,6 @@ struct LossSums {
   double refKl = 0;
 };
 
-bool isRlMember(const Batch& batch, int64_t token);
-bool isCeMember(const Batch& batch, int64_t token);
-bool isRefKlMember(const Batch& batch, int64_t token);
-
 /** needed[t] = 1 where token t is a member of some component; `tokens` entries. */
 std::vector<uint8_t> neededTokens(const Batch& batch);
 

@@ -14,8 +14,8 @@
 namespace primerl {
 
 /**
- * Threads that wait for work: a bounded spin, then sleep. The calling thread works too. One thread at a time may call;
- * a call from inside a task runs on the spot. The first exception of a task is thrown to the caller once all are done.
+ * Threads that wait for work: a bounded spin, then sleep. The calling thread works too and never waits for a thread that
+ * has not begun. One thread at a time may call; a call from inside a task runs on the spot. The first exception of a task is thrown to the caller once all are done.
  */
 class Pool {
  public:
@@ -49,21 +49,26 @@ class Pool {
   using Call = void (*)(void* body, int64_t begin, int64_t end);
 
   void splitRange(int64_t count, int64_t grain, Call call, void* body);
-  void work(int index);
-  void runPart(int index);
+  void work();
+  /** Takes parts of the job with this number until none is left. */
+  void takeParts(uint64_t job);
+  void runPart(int64_t part);
 
   std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::atomic<uint64_t> generation_{0};
-  std::atomic<int> sleeping_{0};
-  std::atomic<int> running_{0};
+  int sleeping_ = 0;
   std::atomic<bool> stopping_{false};
+
+  /** number of the job in the upper bits, its parts not yet taken in the lower 16 */
+  std::atomic<uint64_t> state_{0};
+  std::atomic<int64_t> unfinished_{0};
+  // of the running job; whoever has taken a part of it may read them
   Call call_ = nullptr;
   void* body_ = nullptr;
   int64_t count_ = 0;
-  int parts_ = 0;
-  bool busy_ = false;
+  int64_t parts_ = 0;
+
   std::mutex failureMutex_;
   std::exception_ptr failure_;
 };

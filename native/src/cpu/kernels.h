@@ -1,0 +1,101 @@
+// The inner loops, one table per instruction set. Each works on one row or one tile and on one thread.
+#pragma once
+
+#include <cstdint>
+
+#include "primerl/isa.h"
+
+namespace primerl {
+
+/** Of z / temperature: the logarithm of the sum of exponentials, and the entropy of the softmax in nats. */
+template <class T>
+struct LogitStats {
+  T logSumExp;
+  T entropy;
+};
+
+/** Numbers of one AdamW step that are the same for every parameter. */
+struct AdamWStep {
+  double clip;
+  double beta1;
+  double beta2;
+  double eps;
+  /** learning rate / (1 - beta1^t) */
+  double stepSize;
+  /** 1 / (1 - beta2^t) */
+  double secondCorrection;
+  /** 1 - learning rate * weight decay */
+  double decay;
+};
+
+template <class T>
+struct Kernels {
+  /** elements of one vector */
+  int lanes;
+  /** largest number of rows of a tile */
+  int tileRows;
+  /** columns of a full tile: two vectors */
+  int tileColumns;
+
+  /**
+   * c[r][n] (+)= sum over k of a[k * aStride + r] * b[k * bStride + n], for r < rows <= tileRows and n < columns.
+   * b is read up to the next multiple of `lanes` beyond `columns`.
+   */
+  void (*tile)(int rows, int columns, int64_t K, const T* a, int64_t aStride, const T* b, int64_t bStride, T* c,
+               int64_t ldc, bool accumulate);
+
+  /** out[k * rows + r] = source[r * rowStride + k * columnStride] */
+  void (*packRows)(int rows, int64_t K, const T* source, int64_t rowStride, int64_t columnStride, T* out);
+
+  /** out[k * width + n] = source[k * rowStride + n * columnStride], 0 for columns <= n < width */
+  void (*packColumns)(int columns, int width, int64_t K, const T* source, int64_t rowStride, int64_t columnStride,
+                      T* out);
+
+  /** y = x * rstd * w; returns rstd = 1 / sqrt(mean(x^2) + eps) */
+  T (*rmsNorm)(int64_t n, const T* x, const T* w, T eps, T* y);
+
+  /** dx (+)= the gradient of `rmsNorm` by x */
+  void (*rmsNormBackward)(int64_t n, const T* x, const T* w, T rstd, const T* dy, T* dx, bool accumulate);
+
+  /** y = silu(gate) * up */
+  void (*swiglu)(int64_t n, const T* gate, const T* up, T* y);
+
+  /** Overwrites gate and up with their gradients. */
+  void (*swigluBackward)(int64_t n, T* gate, T* up, const T* dy);
+
+  /** x = softmax(x); returns the logarithm of the sum of exponentials */
+  T (*softmax)(int64_t n, T* x);
+
+  /** x = exp(x - shift) */
+  void (*expMinus)(int64_t n, T* x, T shift);
+
+  /** ds = p * (ds - pull) */
+  void (*scoreGradient)(int64_t n, T* ds, const T* p, T pull);
+
+  LogitStats<T> (*logitStats)(int64_t n, const T* logits, T inverseTemperature);
+
+  /** z = -scale * exp(z * inverseTemperature - logSumExp) */
+  void (*logitGradient)(int64_t n, T* z, T inverseTemperature, T logSumExp, T scale);
+
+  /** y += x */
+  void (*add)(int64_t n, T* y, const T* x);
+
+  /** y += a * x * z */
+  void (*addScaledProduct)(int64_t n, T* y, T a, const T* x, const T* z);
+
+  T (*dot)(int64_t n, const T* x, const T* y);
+
+  void (*adamw)(int64_t n, const AdamWStep& step, T* weights, const T* gradients, T* first, T* second);
+};
+
+template <class T>
+const Kernels<T>& kernels(Isa isa);
+
+const Kernels<float>& scalarKernels();
+const Kernels<double>& scalarKernelsDouble();
+#if defined(__x86_64__)
+const Kernels<float>& avx2Kernels();
+const Kernels<float>& avx512Kernels();
+#endif
+
+}  // namespace primerl
