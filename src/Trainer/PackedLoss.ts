@@ -4,24 +4,14 @@
  * component is skipped, never multiplied by 0. `ofSample` is the formula in float64, the oracle of the native kernels.
  */
 import * as Context from "effect/Context"
-import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import type { ComponentCounts, MicroBatch } from "../MicroBatch.ts"
 import * as TrainingSample from "../TrainingSample.ts"
 import type { NativeLossReport } from "./Native.ts"
+import type { NativeError } from "./NativeError.ts"
 import * as RlLoss from "./RlLoss.ts"
-
-/** The native layer refused or could not finish its work. @category errors */
-export class NativeError extends Data.TaggedError("NativeError")<{
-  readonly operation: string
-  readonly reason: string
-}> {
-  override get message() {
-    return `native ${this.operation}: ${this.reason}`
-  }
-}
 
 /** @category model */
 export interface PackedLossService {
