@@ -1,5 +1,6 @@
 /** Messages to the exact token ids a model reads, and sampled ids back to a message. */
 import * as Context from "effect/Context"
+import * as Data from "effect/Data"
 import type { AssistantMessage, Message, ToolSpec } from "./Message.ts"
 
 /** Token ids with, for every token, the message it belongs to and what part it plays. All streams have one length. @category model */
@@ -9,7 +10,7 @@ export interface Rendered {
   readonly messageIndices: Int32Array
   /** 1 where a model would have produced the token: what supervised fine-tuning trains */
   readonly sampledMask: Uint8Array
-  /** 1 on the body of a message, 0 on template scaffold */
+  /** 1 on the body of a message, 0 on template scaffold; in an assistant message it equals `sampledMask` */
   readonly isContent: Uint8Array
 }
 
@@ -25,8 +26,10 @@ export type ToolCallStatus =
 /** @category model */
 export interface ParsedToolCall {
   readonly status: ToolCallStatus
+  /** what stood between the markers */
   readonly raw: string
   readonly name: string | undefined
+  /** JSON text as the model wrote it */
   readonly arguments: string | undefined
 }
 
@@ -50,6 +53,7 @@ export interface RenderOptions {
 export interface RendererService {
   readonly name: string
   readonly stopTokenIds: ReadonlyArray<number>
+  /** @throws RendererError when the format has no way to say a message, or there is none */
   readonly render: (messages: ReadonlyArray<Message>, options?: RenderOptions) => Rendered
   readonly parse: (
     completionIds: Int32Array,
@@ -66,3 +70,13 @@ export interface RendererService {
 
 /** @category tags */
 export class Renderer extends Context.Tag("primerl/Renderer")<Renderer, RendererService>() {}
+
+/** A format that does not fit the tokenizer or the messages, or one that nobody knows. @category errors */
+export class RendererError extends Data.TaggedError("RendererError")<{
+  readonly renderer: string
+  readonly reason: string
+}> {
+  override get message() {
+    return `renderer ${this.renderer}: ${this.reason}`
+  }
+}

@@ -1,0 +1,75 @@
+/**
+ * Assembles rendered ids. A run is everything between two special tokens, and it is encoded in one pass: pieces of a run
+ * that were encoded apart would not merge across their seam, and the ids would not be those the model was trained on.
+ * A token belongs to the piece that holds its first byte.
+ */
+import type { Rendered } from "../../Renderer.ts"
+import type { TokenizerService } from "../../Tokenizer.ts"
+
+/** What a piece is a part of. @category model */
+export interface Part {
+  /** index of the message, −1 for none */
+  readonly message: number
+  readonly sampled: boolean
+  readonly content: boolean
+}
+
+/** @category model */
+export interface Runs {
+  /** appends a token by its id, and so ends the run */
+  readonly special: (id: number, part: Part) => void
+  readonly text: (text: string, part: Part) => void
+  readonly finish: () => Rendered
+}
+
+/** scaffold of no message @category constants */
+export const scaffold: Part = { message: -1, sampled: false, content: false }
+
+/** @category constructors */
+export const make = (tokenizer: TokenizerService, prior: ReadonlyArray<Int32Array> = []): Runs => {
+  const ids: Array<number> = []
+  const parts: Array<Part> = []
+  let run: Array<{ readonly text: string; readonly part: Part }> = []
+  const append = (id: number, part: Part) => {
+    ids.push(id)
+    parts.push(part)
+  }
+  const flush = () => {
+    const pieces = run
+    run = []
+    if (pieces.length === 0) return
+    const joined = pieces.map(({ text }) => text).join("")
+    const encoding = tokenizer.encode(joined)
+    let piece = 0
+    let text = pieces[0]!.text
+    let end = Buffer.byteLength(tokenizer.normalize(text))
+    for (let at = 0; at < encoding.ids.length; at++) {
+      while (encoding.starts[at]! >= end && piece + 1 < pieces.length) {
+        piece++
+        text += pieces[piece]!.text
+        // measured from the start, since normalising may join characters across a seam
+        end = Buffer.byteLength(tokenizer.normalize(text))
+      }
+      append(encoding.ids[at]!, pieces[piece]!.part)
+    }
+  }
+  for (const tape of prior) for (const id of tape) append(id, scaffold)
+  return {
+    special: (id, part) => {
+      flush()
+      append(id, part)
+    },
+    text: (text, part) => {
+      if (text !== "") run.push({ text, part })
+    },
+    finish: () => {
+      flush()
+      return {
+        tokenIds: Int32Array.from(ids),
+        messageIndices: Int32Array.from(parts, ({ message }) => message),
+        sampledMask: Uint8Array.from(parts, ({ sampled }) => (sampled ? 1 : 0)),
+        isContent: Uint8Array.from(parts, ({ content }) => (content ? 1 : 0))
+      }
+    }
+  }
+}
