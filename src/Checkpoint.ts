@@ -63,8 +63,6 @@ export interface Options {
   readonly keepLast?: number | undefined
   /** multiples of this stay whatever `keepLast` says */
   readonly keepInterval?: number | undefined
-  /** files that make the directory a model of its own: tokenizer, chat template */
-  readonly copy: ReadonlyArray<string>
 }
 
 const stepOf = (name: string) => {
@@ -114,6 +112,18 @@ export const read = (directory: string) =>
     )
   )
 
+/** Copies the model of a checkpoint, without what only training needs. @category combinators */
+export const copyModel = (from: string, to: string) =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    const path = yield* Path.Path
+    yield* fs.makeDirectory(to, { recursive: true })
+    for (const name of yield* fs.readDirectory(from)) {
+      if (name === "optimizer" || name === "checkpoint.json") continue
+      yield* fs.copyFile(path.join(from, name), path.join(to, name))
+    }
+  }).pipe(Effect.mapError((cause) => new CheckpointError({ directory: to, reason: cause.message })))
+
 /** @category layers */
 export const layerDirectory = (options: Options) =>
   Layer.effect(
@@ -122,7 +132,7 @@ export const layerDirectory = (options: Options) =>
       const fs = yield* FileSystem.FileSystem
       const path = yield* Path.Path
       const trainer = yield* Trainer
-      const { copy, directory, interval } = options
+      const { directory, interval } = options
       const due = ({ step, steps }: Step) => step === steps || (interval !== undefined && step % interval === 0)
 
       const write = (at: Step) =>
@@ -132,7 +142,6 @@ export const layerDirectory = (options: Options) =>
           yield* fs.remove(partial, { recursive: true, force: true })
           yield* fs.makeDirectory(partial, { recursive: true })
           yield* trainer.save(partial)
-          for (const file of copy) yield* fs.copyFile(file, path.join(partial, path.basename(file)))
           const manifest = yield* Schema.encode(Manifest)({
             format_version: formatVersion,
             step: at.step,

@@ -15,7 +15,6 @@ import { Journal, JournalError } from "./Journal.ts"
 import * as Permits from "./Permits.ts"
 import * as Pipeline from "./Pipeline.ts"
 import type { Absent, Ended, Planned } from "./Rollout.ts"
-import type * as State from "./State.ts"
 
 /** What the dispatcher needs of a source: how one planned rollout is run, and who scores it. @category model */
 export interface Source<E, R, R2> {

@@ -11,6 +11,8 @@ import type { Ended, Planned, Rollout } from "./Rollout.ts"
 
 /** @category model */
 export interface Options {
+  /** the environment's name unless given */
+  readonly name?: string | undefined
   readonly environment: Environment.Environment
   /** held-out examples, from the first on */
   readonly examples: number
@@ -84,7 +86,7 @@ export const summarize = (
   for (const name of names) {
     metrics[name] = moments(scored.flatMap((one) => one.metrics[name] ?? [])).mean
   }
-  return { ...of, rollouts: scored.length, reward: reward.mean, standardError: reward.standardError, metrics, absent }
+  return { ...of, rollouts: scored.length, reward, metrics, absent }
 }
 
 /** Runs every attempt under the current weights. @category constructors */
@@ -98,5 +100,5 @@ export const run = Effect.fn("Evaluation.run")(function* (options: Options) {
     { concurrency: "unbounded" }
   )
   const seconds = ((yield* Clock.currentTimeMillis) - started) / 1000
-  return summarize(ended, { name: environment.name, model, examples, seconds })
+  return summarize(ended, { name: options.name ?? environment.name, model, examples, seconds })
 })

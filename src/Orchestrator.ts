@@ -12,7 +12,7 @@ import type * as Layer from "effect/Layer"
 import * as Ref from "effect/Ref"
 import * as Stream from "effect/Stream"
 import type { Algorithm } from "./Algorithm.ts"
-import { type CheckpointError, Checkpoints } from "./Checkpoint.ts"
+import { Checkpoints } from "./Checkpoint.ts"
 import * as Dispatcher from "./Dispatcher.ts"
 import * as Environment from "./Environment.ts"
 import { Inference } from "./Inference.ts"
@@ -152,7 +152,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
         const more = step < steps
         const ahead = more && lag > 0 ? yield* Effect.forkIn(fill(step + 1), scope) : undefined
 
-        const packed = yield* MicroBatch.pack(StepSummary.samples(items), { maxSequenceLength })
+        const packed = MicroBatch.pack(StepSummary.samples(items), { maxSequenceLength })
         const empty = packed.tokens === 0
         const trained = empty ? undefined : yield* trainer.step(packed, step)
         const emptyBatches = empty ? at.emptyBatches + 1 : 0

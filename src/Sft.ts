@@ -61,7 +61,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
       ) {
         const started = yield* Clock.currentTimeMillis
         const samples = conversations.map((messages, i) => sample(`${step}/${i}`, renderer.render(messages)))
-        const packed = yield* MicroBatch.pack(samples, { maxSequenceLength: options.maxSequenceLength })
+        const packed = MicroBatch.pack(samples, { maxSequenceLength: options.maxSequenceLength })
         if (packed.counts.ce === 0) {
           return yield* new SftError({
             step,

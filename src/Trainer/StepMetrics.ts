@@ -1,34 +1,57 @@
 /** What a step's log-probabilities and entropies say about it, over exactly the tokens that were trained. */
 import type { MicroBatch } from "../MicroBatch.ts"
+import type { NativeLossReport } from "./Native.ts"
+import type { RlLoss } from "./RlLoss.ts"
+import type { TrainReport } from "./Trainer.ts"
 
-/** Running sums; a mean is its sum over its count, and 0 when nothing was counted. @category model */
+/** Running sums and what they are over. @category model */
 export interface StepMetrics {
   mismatchKl: number
   ratioTokens: number
+  masked: number
+  rlTokens: number
   entropy: number
   trainedTokens: number
 }
 
 /** @category constructors */
-export const empty = (): StepMetrics => ({ mismatchKl: 0, ratioTokens: 0, entropy: 0, trainedTokens: 0 })
+export const empty = (): StepMetrics => ({
+  mismatchKl: 0,
+  ratioTokens: 0,
+  masked: 0,
+  rlTokens: 0,
+  entropy: 0,
+  trainedTokens: 0
+})
+
+/** Members of `rl` whose policy term the loss leaves out. */
+const maskedOf = (batch: MicroBatch, members: ReadonlyArray<number>, logprobs: Float32Array, loss: RlLoss): number => {
+  if (loss.masked === undefined || members.length === 0) return 0
+  const gather = (from: Float32Array) => Float64Array.from(members, (t) => from[t]!)
+  const isMasked = loss.masked({
+    trainer: gather(logprobs),
+    inference: gather(batch.logprobs),
+    advantages: gather(batch.advantages),
+    reference: batch.referenceLogprobs && gather(batch.referenceLogprobs)
+  })
+  return members.reduce((count, _, i) => count + (isMasked(i) ? 1 : 0), 0)
+}
 
 /**
- * Adds one micro-batch: the mismatch r − ln r − 1 of each `rl` or `refKl` member, and the entropy at each member of any
- * component. `logprobs` and `entropy` have one entry per token of the micro-batch.
+ * Adds one micro-batch: the mismatch r − ln r − 1 of each `rl` or `refKl` member, with r the trainer's over the sampler's
+ * probability; which `rl` members are masked; and the entropy at each member of any component.
  *
  * @category combinators
  */
-export const add = (
-  metrics: StepMetrics,
-  batch: MicroBatch,
-  logprobs: Float32Array,
-  entropy: Float32Array
-): StepMetrics => {
+export const add = (metrics: StepMetrics, batch: MicroBatch, loss: RlLoss, report: NativeLossReport): void => {
+  const { entropy, logprobs } = report
+  const rlMembers: Array<number> = []
   let start = 0
   for (const length of batch.sequenceLengths) {
     for (let t = start + 1; t < start + length; t++) {
       const rl = batch.mask[t] === 1 && (batch.rlWeights === undefined || batch.rlWeights[t] !== 0)
       const refKl = (batch.refKlWeights?.[t] ?? 0) !== 0
+      if (rl) rlMembers.push(t)
       if (rl || refKl) {
         const delta = logprobs[t]! - batch.logprobs[t]!
         metrics.mismatchKl += Math.exp(delta) - delta - 1
@@ -41,5 +64,15 @@ export const add = (
     }
     start += length
   }
-  return metrics
+  metrics.rlTokens += rlMembers.length
+  metrics.masked += maskedOf(batch, rlMembers, logprobs, loss)
 }
+
+const mean = (sum: number, count: number) => (count === 0 ? 0 : sum / count)
+
+/** @category getters */
+export const means = (metrics: StepMetrics): Pick<TrainReport, "entropy" | "maskedShare" | "mismatchKl"> => ({
+  mismatchKl: mean(metrics.mismatchKl, metrics.ratioTokens),
+  entropy: mean(metrics.entropy, metrics.trainedTokens),
+  maskedShare: mean(metrics.masked, metrics.rlTokens)
+})

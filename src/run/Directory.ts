@@ -98,7 +98,7 @@ export const readMetrics = (file: string, lastStep: number) =>
     for (const line of (yield* fs.readFileString(file)).split("\n")) {
       // A kill can cut the last line.
       const row = yield* Effect.option(Effect.try((): unknown => JSON.parse(line)))
-      if (row._tag === "Some" && isRow(row.value) && Number(row.value["step"]) <= lastStep) rows.push(row.value)
+      if (row._tag === "Some" && isRow(row.value) && Number(row.value.step) <= lastStep) rows.push(row.value)
     }
     return rows
   }).pipe(Effect.mapError(failed(file)))

@@ -1,5 +1,5 @@
 /** One row of `metrics.jsonl` per step. Columns under `time/` and `perf/` are the clock's; all others repeat bit for bit. */
-import type { StepReport } from "../Report.ts"
+import type { SftReport, StepReport } from "../Report.ts"
 
 const under = (prefix: string, values: Readonly<Record<string, number>>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]))
@@ -26,6 +26,17 @@ export const row = (report: StepReport): Readonly<Record<string, number>> => ({
   "batch/zero_signal": report.zeroSignal,
   ...under("absent", report.absent),
   ...under("metrics", report.metrics),
+  "time/step": report.seconds,
+  "perf/tokens_per_second": report.tokensPerSecond
+})
+
+/** The same for supervised fine-tuning. @category conversions */
+export const sftRow = (report: SftReport): Readonly<Record<string, number>> => ({
+  step: report.step,
+  "loss/ce": report.loss,
+  "optim/grad_norm": report.gradNorm,
+  "optim/lr": report.learningRate,
+  "batch/tokens": report.tokens,
   "time/step": report.seconds,
   "perf/tokens_per_second": report.tokensPerSecond
 })

@@ -1,0 +1,262 @@
+/**
+ * A run: from a resolved configuration to a stream of finished steps, with everything it did on disk. What is on disk is
+ * enough to go on from: the steps that follow a resume are those that would have followed anyway.
+ */
+
+import * as os from "node:os"
+import * as FileSystem from "@effect/platform/FileSystem"
+import * as Clock from "effect/Clock"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
+import Grpo from "./algorithms/Grpo.ts"
+import SftAlgorithm from "./algorithms/Sft.ts"
+import * as Checkpoint from "./Checkpoint.ts"
+import * as Config from "./Config.ts"
+import * as Evaluation from "./Evaluation.ts"
+import * as Journal from "./Journal.ts"
+import * as ModuleLoader from "./ModuleLoader.ts"
+import * as Orchestrator from "./Orchestrator.ts"
+import * as Permits from "./Permits.ts"
+import * as Registry from "./Registry.ts"
+import * as Conversations from "./run/conversations.ts"
+import * as Directory from "./run/Directory.ts"
+import * as Environments from "./run/environments.ts"
+import * as Losses from "./run/losses.ts"
+import * as Metrics from "./run/metrics.ts"
+import * as Policy from "./run/Policy.ts"
+import * as Sft from "./Sft.ts"
+import * as State from "./State.ts"
+
+/** Anything that ends a run; the cause says where and what to do. @category errors */
+export class RunError extends Data.TaggedError("RunError")<{ readonly cause: { readonly message: string } }> {
+  override get message() {
+    return this.cause.message
+  }
+}
+
+/** A run that has its place and its past. @category model */
+export interface Started<Report> {
+  readonly directory: Directory.RunDirectory
+  /** rewards of the steps before the one it goes on with */
+  readonly rewards: ReadonlyArray<number>
+  /** each element is one finished step; its row is in `metrics.jsonl` when it comes out */
+  readonly steps: Stream.Stream<Report, RunError>
+}
+
+const threadsOf = (threads: number | undefined) => threads ?? os.availableParallelism()
+
+const samplingOf = ({ maxCompletionTokens, minP, temperature, topK, topP }: Config.SamplingConfig) => ({
+  temperature,
+  topP,
+  topK,
+  minP,
+  maxTokens: maxCompletionTokens
+})
+
+/** What a run knows by name, besides the modules that its config names. @category registries */
+export const registry = Registry.make([Grpo, SftAlgorithm], (specifier) => ModuleLoader.load(specifier, process.cwd()))
+
+const sourceOf = (source: Config.SourceConfig, seed: number) =>
+  Effect.gen(function* () {
+    const { algo, env, groupSize, name, ratio, sampling } = source
+    const environment = yield* Environments.resolve(env, seed)
+    const algorithm = yield* registry.resolve(algo)
+    return { name, environment, algorithm: algorithm.layer, groupSize, ratio, sampling: samplingOf(sampling) }
+  })
+
+const appendLine = (file: string, value: unknown) =>
+  Effect.flatMap(FileSystem.FileSystem, (fs) => fs.writeFileString(file, `${JSON.stringify(value)}\n`, { flag: "a" }))
+
+const mean = (values: ReadonlyArray<number>) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length)
+
+/** What a finished run comes to, for people and programs. */
+const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<number>, started: number) =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    const rows = yield* Directory.readMetrics(directory.metrics, Number.POSITIVE_INFINITY)
+    const last = rows.slice(-3).map((row) => Number(row.mismatch_kl ?? 0))
+    const summary = {
+      steps: rewards.length,
+      reward: { first_5: mean(rewards.slice(0, 5)), last_5: mean(rewards.slice(-5)) },
+      mismatch_kl_last_3: mean(last),
+      seconds: ((yield* Clock.currentTimeMillis) - started) / 1000,
+      checkpoint: `${directory.checkpoints}/step_${rewards.length}`,
+      next: {
+        evaluate: `primerl eval ${directory.config} --model ${directory.checkpoints}/step_${rewards.length}`,
+        metrics: directory.metrics,
+        rollouts: directory.rollouts
+      }
+    }
+    yield* fs.writeFileString(directory.summary, `${JSON.stringify(summary, null, 2)}\n`)
+  })
+
+/**
+ * Opens a training run, new or resumed. Nothing is trained until its steps are pulled.
+ *
+ * @category running
+ */
+export const train = (config: Config.TrainConfig, options: { readonly resume: boolean }) =>
+  Effect.gen(function* () {
+    const { maxSteps, model, orchestrator, run, seed, trainer } = config
+    const sources = yield* Effect.forEach(orchestrator.train.source, (source) => sourceOf(source, seed))
+    const loss = yield* Losses.resolve(trainer.loss)
+    const place = { outputDir: config.outputDir, name: run.name, config: Config.trainToml(config) }
+    const directory = yield* options.resume ? Directory.resume(place) : Directory.create(place)
+    const { resumedFrom } = directory
+    const weights = resumedFrom === undefined ? model.name : `${directory.checkpoints}/step_${resumedFrom}`
+    const restored = resumedFrom === undefined ? {} : (yield* Checkpoint.read(weights)).state
+    const rewards = (yield* Directory.readMetrics(directory.metrics, maxSteps)).map((row) => Number(row.reward))
+
+    const threads = threadsOf(trainer.engine.threads)
+    const { optim, scheduler } = trainer
+    const layerPolicy = Layer.mergeAll(
+      Policy.layerInference(weights, {
+        threads,
+        version: resumedFrom ?? 0,
+        maxSequenceLength: orchestrator.seqLen
+      }),
+      Policy.layerTrainer(weights, {
+        threads,
+        training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
+        optimizer: resumedFrom === undefined ? "fresh" : "saved"
+      })
+    ).pipe(Layer.provideMerge(Policy.layerText(model.name)))
+    const layer = Layer.mergeAll(
+      Checkpoint.layerDirectory({ directory: directory.checkpoints, ...config.ckpt }),
+      Journal.layerFile({ directory: directory.rollouts, from: (resumedFrom ?? 0) + 1 }),
+      Permits.layer(orchestrator.maxInflight),
+      State.layer(restored)
+    ).pipe(Layer.provideMerge(layerPolicy))
+
+    const started = yield* Clock.currentTimeMillis
+    const seen = [...rewards]
+    const steps = Orchestrator.steps({
+      sources,
+      steps: maxSteps,
+      firstStep: (resumedFrom ?? 0) + 1,
+      batchSize: orchestrator.batchSize,
+      maxSequenceLength: trainer.model.seqLen,
+      lag: orchestrator.offPolicy.maxSteps === 0 ? 0 : 1,
+      seed,
+      maxErrorRate: orchestrator.maxErrorRate
+    }).pipe(
+      Stream.tap((report) => {
+        seen.push(report.reward)
+        return appendLine(directory.metrics, Metrics.row(report))
+      }),
+      Stream.onDone(() => Effect.ignore(writeSummary(directory, seen, started))),
+      Stream.provideSomeLayer(layer)
+    )
+    return { directory, rewards, steps }
+  })
+
+/**
+ * Opens a run of supervised fine-tuning. Its last step writes the policy to the run's directory, and to `save_to`.
+ *
+ * @category running
+ */
+export const sft = (config: Config.SftConfig) =>
+  Effect.gen(function* () {
+    const { data, engine, maxSteps, model, optim, run, saveTo, scheduler, seed } = config
+    const conversations = yield* Conversations.of(data, seed)
+    const place = { outputDir: config.outputDir, name: run.name, config: Config.sftToml(config) }
+    const directory = yield* Directory.create(place)
+    const loss = yield* Losses.resolve({ type: "dppo" })
+    const layerPolicy = Policy.layerTrainer(model.name, {
+      threads: threadsOf(engine.threads),
+      randomInit: model.randomInit,
+      training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
+      optimizer: "fresh"
+    }).pipe(Layer.provideMerge(Policy.layerText(model.name)))
+    const layer = Checkpoint.layerDirectory({ directory: directory.checkpoints, ...config.ckpt }).pipe(
+      Layer.provideMerge(layerPolicy)
+    )
+    const steps = Stream.unwrap(
+      Effect.gen(function* () {
+        const checkpoints = yield* Checkpoint.Checkpoints
+        return Sft.steps({
+          conversations,
+          steps: maxSteps,
+          batchSize: data.batchSize,
+          maxSequenceLength: data.seqLen
+        }).pipe(
+          Stream.tap((report) => appendLine(directory.metrics, Metrics.sftRow(report))),
+          Stream.tap(({ step }) => checkpoints.afterStep({ step, steps: maxSteps, state: {} })),
+          Stream.tap(({ step }) =>
+            step === maxSteps && saveTo !== undefined
+              ? Checkpoint.copyModel(`${directory.checkpoints}/step_${step}`, saveTo)
+              : Effect.void
+          )
+        )
+      })
+    ).pipe(Stream.provideSomeLayer(layer))
+    return { directory, rewards: [], steps }
+  })
+
+/**
+ * Measures a policy on what its environments hold out: one report per evaluation source, as each is done.
+ *
+ * @category running
+ */
+export const evaluate = (
+  config: Config.TrainConfig,
+  options: { readonly model?: string | undefined; readonly examples?: number | undefined }
+) => {
+  const { orchestrator, seed, trainer } = config
+  const model = options.model ?? config.model.name
+  const layer = Policy.layerInference(model, {
+    threads: threadsOf(trainer.engine.threads),
+    maxSequenceLength: orchestrator.seqLen
+  }).pipe(Layer.provideMerge(Policy.layerText(model)), Layer.merge(Permits.layer(orchestrator.maxInflight)))
+  return Stream.fromIterable(orchestrator.eval.source).pipe(
+    Stream.mapEffect((source) =>
+      Effect.gen(function* () {
+        const environment = yield* Environments.resolve(source.env, seed)
+        return yield* Evaluation.run({
+          name: source.name,
+          environment,
+          model,
+          seed,
+          examples: options.examples ?? source.numExamples ?? environment.examples.size("eval"),
+          groupSize: source.groupSize,
+          sampling: samplingOf(source.sampling)
+        })
+      })
+    ),
+    Stream.provideSomeLayer(layer)
+  )
+}
+
+/**
+ * What only the parts that a configuration names can say of it: an algorithm or loss of its keys, an environment of its
+ * options.
+ *
+ * @category checking
+ */
+export const check = (config: Config.TrainDraft): Effect.Effect<ReadonlyArray<Config.Finding>> =>
+  Effect.gen(function* () {
+    const findings: Array<Config.Finding> = []
+    const loss = yield* Effect.either(Losses.resolve(config.trainer.loss))
+    if (Either.isLeft(loss)) {
+      for (const { message, path } of loss.left.problems) {
+        findings.push({ keys: [["trainer", "loss", ...(path === "" ? ["type"] : path.split("."))]], what: message })
+      }
+    }
+    for (const [index, source] of config.orchestrator.train.source.entries()) {
+      const at = ["orchestrator", "train", "source", String(index)]
+      const environment = yield* Effect.either(Environments.resolve(source.env, config.seed))
+      if (Either.isLeft(environment)) findings.push({ keys: [[...at, "env", "id"]], what: environment.left.message })
+      const algorithm = yield* Effect.either(registry.resolve(source.algo))
+      if (Either.isLeft(algorithm)) findings.push({ keys: [[...at, "algo", "type"]], what: algorithm.left.message })
+      else {
+        const { groupSize, name } = source
+        for (const problem of algorithm.right.check({ name, groupSize, seats: ["policy"], frozen: false })) {
+          findings.push({ keys: [[...at, ...problem.path.split(".")]], what: problem.message })
+        }
+      }
+    }
+    return findings
+  })

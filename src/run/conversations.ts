@@ -1,0 +1,56 @@
+/** What supervised fine-tuning reads: an environment's demonstrations, or the lines of a JSONL file, epoch after epoch. */
+import * as FileSystem from "@effect/platform/FileSystem"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
+import type { SftConfig } from "../Config.ts"
+import * as Wire from "../internal/rolloutWire.ts"
+import * as Seed from "../Seed.ts"
+import * as Environments from "./environments.ts"
+
+/** @category errors */
+export class DataError extends Data.TaggedError("DataError")<{ readonly file: string; readonly reason: string }> {
+  override get message() {
+    return `${this.file}: ${this.reason}`
+  }
+}
+
+const Line = Schema.parseJson(Schema.Struct({ messages: Schema.Array(Wire.Message) }))
+
+/** Every conversation of a file; the first line that is none is an error with its number. */
+const read = (file: string) =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    const text = yield* Effect.mapError(
+      fs.readFileString(file),
+      (cause) => new DataError({ file, reason: cause.message })
+    )
+    const conversations: Array<Environments.Conversation> = []
+    for (const [index, line] of text.split("\n").entries()) {
+      if (line.trim() === "") continue
+      const { messages } = yield* Effect.mapError(
+        Schema.decodeUnknown(Line)(line),
+        (cause) => new DataError({ file, reason: `line ${index + 1} is no {"messages": […]}: ${cause.message}` })
+      )
+      conversations.push(messages)
+    }
+    return conversations.length > 0 ? conversations : yield* new DataError({ file, reason: "it holds no conversation" })
+  })
+
+/** Each epoch in an order of its own that follows from the seed. */
+const epochs = (conversations: ReadonlyArray<Environments.Conversation>, seed: number) =>
+  Stream.iterate(0, (epoch) => epoch + 1).pipe(
+    Stream.flatMap((epoch) =>
+      Stream.fromIterable(Seed.permutation(conversations.length, Seed.of(seed, "epoch", epoch)))
+    ),
+    Stream.map((index) => conversations[index]!)
+  )
+
+/** @category constructors */
+export const of = (data: SftConfig["data"], seed: number) =>
+  Effect.gen(function* () {
+    if (data.env !== undefined) return yield* Environments.demonstrations(data.env, seed)
+    if (data.path !== undefined) return epochs(yield* read(data.path), seed)
+    return yield* new DataError({ file: "[data]", reason: "neither env nor path says what to train on" })
+  })

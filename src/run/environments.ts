@@ -1,0 +1,95 @@
+/** From an `env = { id = "…" }` to an environment: a built-in one by its name, a user's by the path or package of its module. */
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Predicate from "effect/Predicate"
+import * as Stream from "effect/Stream"
+import type { EnvironmentSpec } from "../Config.ts"
+import type { Environment } from "../Environment.ts"
+import type { Message } from "../Message.ts"
+import * as ModuleLoader from "../ModuleLoader.ts"
+import * as Reward from "../Reward.ts"
+import * as ReverseText from "../tasksets/ReverseText.ts"
+
+/** @category errors */
+export class EnvironmentNotFound extends Data.TaggedError("EnvironmentNotFound")<{
+  readonly id: string
+  readonly reason: string
+}> {
+  override get message() {
+    return `environment "${this.id}": ${this.reason}. Built in: ${Object.keys(builtIn).join(", ")}; one of your own is named by its path (./my-environment.ts) or its package`
+  }
+}
+
+/** A conversation to learn from, messages in order. @category model */
+export type Conversation = ReadonlyArray<Message>
+
+interface Entry {
+  readonly options: ReadonlyArray<string>
+  readonly environment: (seed: number) => Effect.Effect<Environment, { readonly message: string }>
+  readonly demonstrations: (seed: number) => Stream.Stream<Conversation, { readonly message: string }>
+}
+
+const builtIn: Readonly<Record<string, Entry>> = {
+  "reverse-text": {
+    options: [],
+    environment: (seed) => ReverseText.environment({ seed }),
+    demonstrations: (seed) => ReverseText.demonstrations(seed)
+  }
+}
+
+const known = ({ id, ...options }: EnvironmentSpec): Effect.Effect<Entry | undefined, EnvironmentNotFound> => {
+  const entry = Object.hasOwn(builtIn, id) ? builtIn[id] : undefined
+  const extra = entry && Object.keys(options).find((option) => !entry.options.includes(option))
+  return extra === undefined
+    ? Effect.succeed(entry)
+    : Effect.fail(new EnvironmentNotFound({ id, reason: `it has no option "${extra}"` }))
+}
+
+const isEnvironment = (value: unknown): value is Environment =>
+  Predicate.hasProperty(value, "run") && typeof value.run === "function" && Predicate.hasProperty(value, "examples")
+
+/**
+ * The environment that a config names. A user's module exports it as default, or a function from the options beside the
+ * id to it (its promise, or an Effect of it).
+ *
+ * @category constructors
+ */
+export const resolve = (spec: EnvironmentSpec, seed: number): Effect.Effect<Environment, EnvironmentNotFound> =>
+  Effect.gen(function* () {
+    const { id, ...options } = spec
+    const notFound = (reason: string) => new EnvironmentNotFound({ id, reason })
+    const entry = yield* known(spec)
+    if (entry !== undefined) return yield* Effect.mapError(entry.environment(seed), (cause) => notFound(cause.message))
+    const found = yield* Effect.mapError(ModuleLoader.load(id, process.cwd()), (cause) => notFound(cause.reason))
+    const made =
+      typeof found === "function"
+        ? yield* Effect.mapError(
+            Reward.evaluate(() => (found as (options: unknown) => Reward.Value<unknown>)({ ...options, seed })),
+            (reason) => notFound(`its default export failed: ${reason}`)
+          )
+        : found
+    return isEnvironment(made)
+      ? made
+      : yield* notFound("its default export is neither Environment.make({ … }) nor a function that returns one")
+  })
+
+/** Endless conversations that show what an environment asks for. @category constructors */
+export const demonstrations = (
+  spec: EnvironmentSpec,
+  seed: number
+): Effect.Effect<Stream.Stream<Conversation, EnvironmentNotFound>, EnvironmentNotFound> =>
+  Effect.flatMap(known(spec), (entry) =>
+    entry === undefined
+      ? Effect.fail(
+          new EnvironmentNotFound({
+            id: spec.id,
+            reason: "it has no demonstrations; give data.path a JSONL file instead"
+          })
+        )
+      : Effect.succeed(
+          Stream.mapError(
+            entry.demonstrations(seed),
+            (cause) => new EnvironmentNotFound({ id: spec.id, reason: cause.message })
+          )
+        )
+  )

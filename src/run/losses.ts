@@ -1,0 +1,54 @@
+/** From a `[trainer.loss]` to a loss: a built-in one by its name, a user's by the path or package of its module. */
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as ParseResult from "effect/ParseResult"
+import * as Predicate from "effect/Predicate"
+import type { ModuleSpec } from "../Config.ts"
+import * as ModuleLoader from "../ModuleLoader.ts"
+import Dppo from "../Trainer/losses/Dppo.ts"
+import Ipo from "../Trainer/losses/Ipo.ts"
+import type { RlLoss } from "../Trainer/RlLoss.ts"
+
+/** @category errors */
+export class LossConfigError extends Data.TaggedError("LossConfigError")<{
+  readonly type: string
+  /** dotted keys inside the section; "" is the section itself */
+  readonly problems: ReadonlyArray<{ readonly path: string; readonly message: string }>
+}> {
+  override get message() {
+    return this.problems.map(({ message, path }) => `trainer.loss.${path || "type"}: ${message}`).join("\n")
+  }
+}
+
+type Decoder = (config: unknown) => Either.Either<RlLoss, ParseResult.ParseError>
+
+const builtIn: Readonly<Record<string, Decoder>> = { dppo: Dppo.decode, default: Dppo.decode, ipo: Ipo.decode }
+
+const isDefined = (value: unknown): value is { readonly decode: Decoder } =>
+  Predicate.hasProperty(value, "decode") && typeof value.decode === "function" && Predicate.hasProperty(value, "loss")
+
+/** @category constructors */
+export const resolve = ({ type, ...config }: ModuleSpec): Effect.Effect<RlLoss, LossConfigError> =>
+  Effect.gen(function* () {
+    const problem = (message: string) => new LossConfigError({ type, problems: [{ path: "", message }] })
+    let decode = Object.hasOwn(builtIn, type) ? builtIn[type] : undefined
+    if (decode === undefined) {
+      const found = yield* Effect.mapError(ModuleLoader.load(type, process.cwd()), ({ reason }) =>
+        problem(`loss "${type}": ${reason}. Built in: ${Object.keys(builtIn).join(", ")}`)
+      )
+      if (!isDefined(found)) return yield* problem(`the default export of ${type} is not RlLoss.define({ … })`)
+      decode = found.decode
+    }
+    return yield* Either.mapLeft(
+      decode(config),
+      (error) =>
+        new LossConfigError({
+          type,
+          problems: ParseResult.ArrayFormatter.formatErrorSync(error).map(({ message, path }) => ({
+            path: path.join("."),
+            message
+          }))
+        })
+    )
+  })
