@@ -61,14 +61,11 @@ export interface Defined<Fields extends Schema.Struct.Fields> extends Definition
   readonly decode: (config: unknown) => Either.Either<RlLoss, ParseResult.ParseError>
 }
 
-/** Declares a loss: a module's default export. @category constructors */
-export const define = <Fields extends Schema.Struct.Fields>(
-  definition: Definition<Fields> & {
-    readonly Config: Schema.Schema<Schema.Struct.Type<Fields>, Schema.Struct.Encoded<Fields>>
-  }
-): Defined<Fields> => {
-  const decode = Schema.decodeUnknownEither(definition.Config, { onExcessProperty: "error", errors: "all" })
-  return { ...definition, decode: (config) => Either.map(decode(config), (typed) => configure(definition, typed)) }
+/** Declares a loss: a module's default export. Its configuration needs no services. @category constructors */
+export const define = <Fields extends Schema.Struct.Fields>(definition: Definition<Fields>): Defined<Fields> => {
+  const config = definition.Config as unknown as Schema.Schema<Schema.Struct.Type<Fields>>
+  const decode = Schema.decodeUnknownEither(config, { onExcessProperty: "error", errors: "all" })
+  return { ...definition, decode: (input) => Either.map(decode(input), (typed) => configure(definition, typed)) }
 }
 
 const configure = <Fields extends Schema.Struct.Fields>(

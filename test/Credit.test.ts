@@ -1,0 +1,60 @@
+import * as FastCheck from "effect/FastCheck"
+import { describe, expect, it } from "vitest"
+import * as Credit from "../src/Credit.ts"
+import type { Node } from "../src/Trace.ts"
+
+const claim: FastCheck.Arbitrary<Credit.Claim> = FastCheck.record({
+  stream: FastCheck.constantFrom<Credit.Stream>("advantages", "referenceLogprobs", "rl", "ce", "refKl"),
+  over: FastCheck.oneof(FastCheck.nat(5), FastCheck.constant("sampled" as const)),
+  values: FastCheck.double({ noNaN: true }),
+  writer: FastCheck.string()
+})
+const credit = FastCheck.array(claim).map((claims): Credit.Credit => ({ claims }))
+
+const node = (parent: number | undefined, sampled: boolean): Node => ({
+  parent,
+  message: sampled ? { role: "assistant", content: "" } : { role: "user", content: "" },
+  sampled,
+  tokenIds: Int32Array.of(1),
+  mask: Uint8Array.of(sampled ? 1 : 0),
+  isContent: Uint8Array.of(1),
+  logprobs: new Float32Array(sampled ? 1 : 0)
+})
+const rollout = (...nodes: ReadonlyArray<Node>) => ({ id: "r1", trace: { nodes } })
+
+describe("Credit", () => {
+  it("is a monoid", () => {
+    FastCheck.assert(
+      FastCheck.property(credit, credit, credit, (a, b, c) => {
+        expect(Credit.combine(Credit.combine(a, b), c)).toEqual(Credit.combine(a, Credit.combine(b, c)))
+        expect(Credit.combine(Credit.empty, a)).toEqual(a)
+        expect(Credit.combine(a, Credit.empty)).toEqual(a)
+      })
+    )
+  })
+
+  it("is plain data: what says the same to every token is one number, and it survives JSON", () => {
+    const credit = Credit.by(Credit.combine(Credit.uniform(0.25), Credit.actions("ce")), "mine")
+    expect(credit.claims.map(({ values }) => values)).toEqual([0.25, 0, 1])
+    expect(JSON.parse(JSON.stringify(credit))).toEqual(credit)
+    expect(credit.claims.every(({ writer }) => writer === "mine")).toBe(true)
+  })
+
+  it("perTurn wants one advantage for each turn", () => {
+    const two = rollout(node(undefined, false), node(0, true), node(1, false), node(2, true))
+    expect(Credit.perTurn(two, [1, -1]).claims.map(({ over, values }) => [over, values])).toEqual([
+      [1, 1],
+      [3, -1]
+    ])
+    expect(() => Credit.perTurn(two, [1])).toThrow("1 advantages for the 2 turns of rollout r1")
+  })
+
+  it("observations follow a response on their own path, not merely in time", () => {
+    const forked = rollout(node(undefined, false), node(0, true), node(undefined, false), node(2, true), node(1, false))
+    expect(Credit.observations(forked, { user: 0.5 }).claims.map(({ over }) => over)).toEqual([4])
+  })
+
+  it("actions of rl say nothing: it is what happens anyway", () => {
+    expect(Credit.actions("rl")).toBe(Credit.empty)
+  })
+})
