@@ -33,6 +33,7 @@ export const stage =
         const ledger = Ledger.make(rule)
         const score = (entry: Ledger.Entry): Effect.Effect<ReadonlyArray<Credit>, SE> =>
           entry.cut || entry.members.length === 0 ? Exit.succeed([]) : scoreGroup(entry.members, entry.opened!)
+        const named = (entry: Ledger.Entry) => Effect.annotateLogs("dependentSet", `${rule.name} ${entry.key}`)
         const settle = (entry: Ledger.Entry, credits: Effect.Effect<ReadonlyArray<Credit>, SE>) =>
           Effect.exit(credits).pipe(
             Effect.map((exit) => ledger.settle(entry, exit)),
@@ -42,7 +43,7 @@ export const stage =
           Effect.zipRight(
             opening(entry),
             Effect.suspend(() => settle(entry, score(entry)))
-          ).pipe(Effect.annotateLogs("dependentSet", `${rule.name} ${entry.key}`))
+          )
 
         const onFibers = (count: number) => {
           if (watch === undefined) return
@@ -69,10 +70,10 @@ export const stage =
             }
             const credits = score(entry)
             const known = Fibers.settled(credits)
-            if (known === undefined) later.push(settle(entry, credits))
+            if (known === undefined) later.push(named(entry)(settle(entry, credits)))
             else final.push(...ledger.settle(entry, known))
           }
-          for (const entry of waiting) later.push(life(entry))
+          for (const entry of waiting) later.push(named(entry)(life(entry)))
           return { now: final, later }
         }
         return Fibers.drive(step, { buffer, onEnd: ledger.close, onFibers })(self)

@@ -36,7 +36,8 @@ export interface Booked {
 
 interface Pending {
   readonly scored: Scored
-  credit: Credit.Credit
+  /** credit by set, in the order in which the rule names them, whichever opens first */
+  readonly credits: Map<string, Credit.Credit>
   sets: number
   failed: Reason | undefined
 }
@@ -56,6 +57,12 @@ export interface Ledger {
 }
 
 const progress = ({ absent, key, members, size }: Entry): Progress => ({ key, size, arrived: members.length, absent })
+
+const withCredits = ({ credits, scored }: Pending): Scored => {
+  let credit = scored.credit
+  for (const one of credits.values()) credit = Credit.combine(credit, one)
+  return { _tag: "Scored", rollout: scored.rollout, credit }
+}
 
 export const make = (rule: Rule): Ledger => {
   const entries = new Map<string, Entry>()
@@ -89,6 +96,7 @@ export const make = (rule: Rule): Ledger => {
       return
     }
     const memberships = named.right
+    const credits = new Map<string, Credit.Credit>()
     let sets = 0
     for (const membership of memberships) {
       const entry = find(membership, seen)
@@ -96,6 +104,7 @@ export const make = (rule: Rule): Ledger => {
       else if (entry.opened !== undefined) entry.late++
       else {
         entry.members.push(item.rollout)
+        credits.set(entry.key, Credit.empty)
         sets++
       }
       const whole = entry.members.length + entry.absent + entry.late >= entry.size
@@ -107,7 +116,7 @@ export const make = (rule: Rule): Ledger => {
     }
     if (item._tag === "Absent" || memberships.length === 0) final.push(item)
     else if (sets === 0) final.push(absent(planned, { _tag: "Late", set: memberships[0]!.key }))
-    else pending.set(planned.id, { scored: item, credit: item.credit, sets, failed: undefined })
+    else pending.set(planned.id, { scored: item, credits, sets, failed: undefined })
   }
 
   return {
@@ -136,12 +145,12 @@ export const make = (rule: Rule): Ledger => {
         if (entry.cut) {
           const missing = entry.size - entry.members.length - entry.absent
           mine.failed ??= { _tag: "Incomplete", set: entry.key, missing }
-        } else if (Exit.isSuccess(credits)) mine.credit = Credit.combine(mine.credit, credits.value[i]!)
+        } else if (Exit.isSuccess(credits)) mine.credits.set(entry.key, credits.value[i]!)
         else mine.failed ??= failed(rollout, credits.cause).reason
         mine.sets--
         if (mine.sets > 0) return
         pending.delete(rollout.id)
-        final.push(mine.failed ? absent(rollout, mine.failed) : { ...mine.scored, credit: mine.credit })
+        final.push(mine.failed ? absent(rollout, mine.failed) : withCredits(mine))
       })
       return final
     },

@@ -1,10 +1,8 @@
 /** Rollouts become batches, batches become what a trainer takes. Each rollout and each absence is in one batch. */
 import * as Chunk from "effect/Chunk"
-import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import * as MicroBatch from "../MicroBatch.ts"
 import type { Absent } from "../Rollout.ts"
-import type { InvalidSample } from "../TrainingSample.ts"
 import type { Compiled } from "./items.ts"
 
 /** Exactly so many rollouts, or the fewest that hold so many tokens. @category model */
@@ -60,19 +58,17 @@ export const batches =
   }
 
 /**
- * Packs each batch for the trainer: `microBatches` by worker, with the global count of each component. Fails with
- * `InvalidSample` on a sample that was not made by `samples` and does not fit.
+ * Packs each batch for the trainer: `microBatches` by worker, with the global count of each component. A sample that was
+ * made by hand and does not fit is a defect.
  *
  * @category stages
  */
 export const pack =
   (options: MicroBatch.PackOptions) =>
-  <E, R>(self: Stream.Stream<Batch, E, R>): Stream.Stream<MicroBatch.PackedBatch, E | InvalidSample, R> =>
-    Stream.mapChunksEffect(self, (chunk) =>
-      Effect.forEach(chunk, ({ rollouts }) =>
-        MicroBatch.pack(
-          rollouts.flatMap(({ samples }) => samples),
-          options
-        )
-      ).pipe(Effect.map(Chunk.unsafeFromArray))
+  <E, R>(self: Stream.Stream<Batch, E, R>): Stream.Stream<MicroBatch.PackedBatch, E, R> =>
+    Stream.map(self, ({ rollouts }) =>
+      MicroBatch.pack(
+        rollouts.flatMap(({ samples }) => samples),
+        options
+      )
     )
