@@ -1,0 +1,85 @@
+/** A whole model against its record: forward, loss, gradients, and one step of the optimiser. */
+import * as Effect from "effect/Effect"
+import * as Engine from "../Trainer/Engine.ts"
+import type { NativeBatch } from "../Trainer/Native.ts"
+import * as Cases from "./Cases.ts"
+import { CaseError, Tally } from "./Check.ts"
+import { lossOf } from "./Losses.ts"
+
+const floats = (values: ReadonlyArray<number>) => Float32Array.from(values)
+const optional = (values: ReadonlyArray<number> | null) => (values === null ? undefined : floats(values))
+
+const batchOf = (record: typeof Cases.ModelCase.Type): NativeBatch => ({
+  tokenIds: Int32Array.from(record.tokenIds),
+  sequenceLengths: Int32Array.from(record.sequenceLengths),
+  temperatures: floats(record.temperatures),
+  mask: Uint8Array.from(record.lossMask, Number),
+  logprobs: floats(record.inferenceLogprobs),
+  advantages: floats(record.advantages),
+  referenceLogprobs: optional(record.referenceLogprobs),
+  rlWeights: optional(record.rlWeights),
+  ceWeights: optional(record.ceWeights),
+  refKlWeights: optional(record.refKlWeights)
+})
+
+const norm = (values: Float32Array) => Math.sqrt(values.reduce((total, value) => total + value * value, 0))
+
+const noteEach = (
+  tally: Tally,
+  quantity: string,
+  actual: ArrayLike<number>,
+  expected: ReadonlyArray<number>,
+  tolerance: number
+) => {
+  for (const [i, value] of expected.entries()) {
+    tally.absolute(quantity, actual[i] ?? Number.NaN, value, tolerance, `token ${i}`)
+  }
+}
+
+/** The checks of `models/NAME`. @category checks */
+export const check = (folder: string, name: string) =>
+  Effect.gen(function* () {
+    const directory = `${folder}/models/${name}`
+    const record = yield* Cases.read(`${directory}/expected.json`, Cases.ModelCase)
+    const { afterStep, expected, optimizer } = record
+    const loss = yield* lossOf(`${directory}/expected.json`, record.loss)
+    if (loss.native === undefined) {
+      return yield* new CaseError({ file: directory, reason: `loss ${loss.type} has no native kernel` })
+    }
+    const engine = yield* Engine.open(directory, { threads: 2, trainable: true })
+    const batch = batchOf(record)
+    const score = engine.score(batch.tokenIds, batch.sequenceLengths, batch.temperatures)
+    const tally = new Tally(`models/${name}`)
+
+    const before = yield* score
+    noteEach(tally, "log-probabilities", before.logprobs, expected.logprobs, 1e-4)
+    noteEach(tally, "entropy", before.entropy, expected.entropy, 1e-3)
+
+    const { ce, refKl, rl } = yield* engine.forwardBackward(batch, record.counts, loss.native)
+    tally.absolute("loss", rl + ce + refKl, expected.loss, 1e-4, "whole batch")
+    tally.holds("tensors", Object.keys(expected.gradients).length === engine.tensors.length, "number of parameters")
+    for (const [tensor, { norm: recorded }] of Object.entries(expected.gradients)) {
+      const gradient = yield* engine.readGradient(tensor)
+      tally.relative("gradient norms", norm(gradient), recorded, 1e-3, tensor, 0)
+    }
+
+    const { gradNorm } = yield* engine.optimizerStep({
+      learningRate: optimizer.lr,
+      beta1: optimizer.betas[0],
+      beta2: optimizer.betas[1],
+      eps: optimizer.eps,
+      weightDecay: optimizer.weightDecay,
+      maxGradNorm: optimizer.maxGradNorm ?? undefined
+    })
+    tally.relative("global gradient norm", gradNorm, expected.gradNorm, 1e-3, "whole model", 0)
+
+    for (const [tensor, { first, norm: recorded }] of Object.entries(afterStep.parameters)) {
+      const values = yield* engine.readTensor(tensor)
+      for (const [i, value] of first.entries()) {
+        tally.absolute("parameters after a step", values[i]!, value, 1e-4, `${tensor} ${i}`)
+      }
+      tally.relative("parameter norms after a step", norm(values), recorded, 1e-4, tensor, 0)
+    }
+    noteEach(tally, "log-probabilities after a step", (yield* score).logprobs, afterStep.logprobs, 1e-4)
+    return tally.checks
+  }).pipe(Effect.scoped)
