@@ -103,7 +103,7 @@ export const at = (root: Located, path: KeyPath): Located | undefined => {
   let here: Located | undefined = root
   for (const key of path) {
     if (here?._tag === "Table") here = here.entries.get(String(key))
-    else if (here?._tag === "List" && typeof key === "number") here = here.items[key]
+    else if (here?._tag === "List") here = here.items[Number(key)]
     else return undefined
   }
   return here

@@ -60,6 +60,16 @@ export const atPath = (root: Located, path: KeyPath, what: string): Problem => {
   return { source, line, key: found === undefined || key === "" ? dotted(path) : key, what }
 }
 
-/** A finding at the first of its keys that somebody wrote. @category constructors */
-export const ofFinding = (root: Located, finding: Finding): Problem =>
-  atPath(root, finding.keys.find((key) => at(root, key) !== undefined) ?? finding.keys[0] ?? [], finding.what)
+/** How many of the last keys of a path nobody wrote. */
+const unwritten = (root: Located, path: KeyPath): number => {
+  let length = path.length
+  while (length > 0 && at(root, path.slice(0, length)) === undefined) length--
+  return path.length - length
+}
+
+/** A finding at the first of its keys that somebody wrote, or else that comes closest to it. @category constructors */
+export const ofFinding = (root: Located, finding: Finding): Problem => {
+  const [first = [], ...others] = finding.keys
+  const key = others.reduce((best, next) => (unwritten(root, next) < unwritten(root, best) ? next : best), first)
+  return atPath(root, key, finding.what)
+}

@@ -1,0 +1,40 @@
+/** What the commands ask of the engine side. They know it by this service alone, so that they start without it. */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import type * as Stream from "effect/Stream"
+import type { Finding, SftConfig, TrainConfig, TrainDraft } from "../src/Config.ts"
+import type { EvalReport, SftReport, StepReport } from "../src/Report.ts"
+
+/** A failure that a command can show: its message is all that is printed. @category errors */
+export interface RunFailure {
+  readonly _tag: string
+  readonly message: string
+}
+
+/** A run that has its place and its past. @category model */
+export interface Started<A> {
+  readonly directory: string
+  /** rewards of the steps before the one it goes on with */
+  readonly rewards: ReadonlyArray<number>
+  /** each element is one finished step */
+  readonly steps: Stream.Stream<A, RunFailure>
+}
+
+/** @category model */
+export interface RunsService {
+  /** What only the parts that a configuration names can say of it: an algorithm, a loss, an environment. */
+  readonly check: (config: TrainDraft) => Effect.Effect<ReadonlyArray<Finding>>
+  readonly train: (
+    config: TrainConfig,
+    options: { readonly resume: boolean }
+  ) => Effect.Effect<Started<StepReport>, RunFailure>
+  readonly sft: (config: SftConfig) => Effect.Effect<Started<SftReport>, RunFailure>
+  /** One report for each evaluation source, when it is done. */
+  readonly evaluate: (
+    config: TrainConfig,
+    options: { readonly examples: number | undefined }
+  ) => Stream.Stream<EvalReport, RunFailure>
+}
+
+/** @category tags */
+export class Runs extends Context.Tag("primerl/cli/Runs")<Runs, RunsService>() {}

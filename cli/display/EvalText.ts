@@ -1,0 +1,16 @@
+/** What an evaluation found, as lines. */
+import type { EvalReport } from "../../src/Report.ts"
+import { counts, duration, fixed, short } from "./Numbers.ts"
+
+/** @category rendering */
+export const lines = (report: EvalReport): ReadonlyArray<string> => {
+  const { reward, examples, rollouts, metrics, absent } = report
+  const measured = Object.entries(metrics).map(([name, value]) => `  ${name}: ${short(value)}`)
+  return [
+    `${report.name}: reward ${fixed(reward.mean, 3)} ± ${fixed(reward.standardError, 3)}`,
+    `  ${examples} examples, ${rollouts} rollouts, ${duration(report.seconds * 1000)}`,
+    ...measured,
+    ...(counts(absent) === "" ? [] : [`  absent: ${counts(absent)}`]),
+    `  policy: ${report.model}`
+  ]
+}

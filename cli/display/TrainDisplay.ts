@@ -1,0 +1,71 @@
+/** What a training step shows. */
+import type { StepReport } from "../../src/Report.ts"
+import type { Column } from "./Columns.ts"
+import type { Display } from "./Display.ts"
+import { counts, fixed, large, short, signed } from "./Numbers.ts"
+
+type Reports = ReadonlyArray<StepReport>
+
+const column = (
+  title: string,
+  width: number,
+  rank: number,
+  cell: (report: StepReport) => string,
+  colour?: Column<StepReport>["colour"]
+): Column<StepReport> => ({ title, width, rank, cell, colour })
+
+const part = (name: "rl" | "ce" | "refKl", title: string, rank: number) =>
+  column(title, 8, rank, ({ loss }) => short(loss[name]))
+
+const used = (reports: Reports, name: "rl" | "ce" | "refKl"): boolean => reports.some(({ loss }) => loss[name] !== 0)
+
+const columns = (reports: Reports): ReadonlyArray<Column<StepReport>> => {
+  const steps = String(reports.at(-1)?.steps ?? 0)
+  return [
+    column("step", Math.max(4, 2 * steps.length + 1), 100, ({ step }) => `${step}/${steps}`),
+    column("reward", 6, 99, ({ reward }) => fixed(reward, 3)),
+    column(
+      "change",
+      6,
+      90,
+      ({ rewardChange }) => signed(rewardChange, 3),
+      ({ rewardChange }) => (rewardChange > 0 ? "green" : rewardChange < 0 ? "red" : undefined)
+    ),
+    column("loss", 8, 70, ({ loss }) => short(loss.total)),
+    part("rl", "rl", 20),
+    ...(used(reports, "ce") ? [part("ce", "ce", 31)] : []),
+    ...(used(reports, "refKl") ? [part("refKl", "ref_kl", 32)] : []),
+    column("mismatch", 8, 80, ({ mismatchKl }) => short(mismatchKl)),
+    column("entropy", 7, 60, ({ entropy }) => fixed(entropy, 3)),
+    column("trained", 7, 30, ({ trainableShare }) => `${fixed(100 * trainableShare, 0)}%`),
+    column("stale", 6, 40, ({ staleness }) => `${fixed(staleness.mean, 1)}/${fixed(staleness.max, 0)}`),
+    column("tok/s", 6, 50, ({ tokensPerSecond }) => large(tokensPerSecond)),
+    column("sec", 6, 65, ({ seconds }) => fixed(seconds, seconds < 100 ? 2 : 0))
+  ]
+}
+
+const remark = ({ absent, optimizerApplied, zeroSignal, rollouts }: StepReport): string =>
+  [
+    optimizerApplied ? "" : "weights unchanged: the gradient was not finite",
+    rollouts > 0 && zeroSignal === rollouts ? "no signal: every credit is 0" : "",
+    counts(absent) === "" ? "" : `absent: ${counts(absent)}`
+  ]
+    .filter((text) => text !== "")
+    .join("; ")
+
+const mean = (values: ReadonlyArray<number>): string =>
+  fixed(values.reduce((sum, value) => sum + value, 0) / values.length, 3)
+
+/** The last line of training; what there is, where there are fewer than five steps. @category rendering */
+export const ending = (rewards: ReadonlyArray<number>): ReadonlyArray<string> =>
+  rewards.length === 0
+    ? []
+    : [`reward: first 5 steps ${mean(rewards.slice(0, 5))}, last 5 steps ${mean(rewards.slice(-5))}`]
+
+/** `before`: rewards of the steps that an earlier part of the run has done. @category rendering */
+export const display = (before: ReadonlyArray<number>): Display<StepReport> => ({
+  columns,
+  remark,
+  curve: { label: "reward", value: ({ reward }) => reward, before },
+  ending: (reports) => ending([...before, ...reports.map(({ reward }) => reward)])
+})

@@ -1,0 +1,65 @@
+/** All commands as one program. */
+import * as CliConfig from "@effect/cli/CliConfig"
+import * as Command from "@effect/cli/Command"
+import * as HelpDoc from "@effect/cli/HelpDoc"
+import * as Span from "@effect/cli/HelpDoc/Span"
+import * as Console from "effect/Console"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import { plain } from "./display/Style.ts"
+import * as evaluate from "./eval.ts"
+import { WrongCall } from "./exit.ts"
+import { Output } from "./Output.ts"
+import * as plan from "./plan.ts"
+import * as sft from "./sft.ts"
+import * as train from "./train.ts"
+import { normalise, type Syntax } from "./usage.ts"
+
+const syntax: Syntax = {
+  train: train.operands,
+  sft: sft.operands,
+  eval: evaluate.operands,
+  plan: plan.operands
+}
+
+const root = Command.make("primerl").pipe(
+  Command.withDescription("Trains language-model agents by reinforcement learning."),
+  Command.withSubcommands([train.command, sft.command, evaluate.command, plan.command])
+)
+
+const footer = HelpDoc.blocks([
+  HelpDoc.h1("EXAMPLES"),
+  HelpDoc.p("primerl plan examples/reverse-text/rl.toml"),
+  HelpDoc.p("primerl train examples/reverse-text/rl.toml --set max_steps=20"),
+  HelpDoc.p("primerl train examples/reverse-text/rl.toml --resume"),
+  HelpDoc.h1("ALSO"),
+  HelpDoc.p("primerl COMMAND --help, primerl --version, primerl --completions bash (or zsh, fish, sh)")
+])
+
+/** The parser's own errors are said in one line elsewhere; its colours are for terminals that show them. */
+const quiet = (console: Console.Console, colour: boolean): Console.Console => ({
+  ...console,
+  error: () => Effect.void,
+  log: (...lines) => console.log(...lines.map((line) => (colour ? line : plain(String(line)))))
+})
+
+/**
+ * Runs the command that `args` name; `args` are without node and the script.
+ *
+ * @category running
+ */
+export const program = (args: ReadonlyArray<string>, version: string) => {
+  const run = Command.run(root, {
+    name: "primerl",
+    version,
+    executable: "primerl",
+    summary: Span.text("reinforcement learning for language-model agents"),
+    footer
+  })
+  return Effect.gen(function* () {
+    const normal = yield* Either.mapLeft(normalise(args, syntax), (what) => new WrongCall({ what }))
+    const console = yield* Console.consoleWith(Effect.succeed)
+    const { colour } = yield* Output
+    yield* Effect.withConsole(run(["node", "primerl", ...normal]), quiet(console, colour))
+  }).pipe(Effect.provide(CliConfig.layer({ showBuiltIns: false })))
+}
