@@ -119,7 +119,7 @@ type Fields = Schema.Struct.Fields
 type HooksOf = Hooks | Effect.Effect<Hooks, unknown, unknown>
 type ErrorOf<H> = H extends Effect.Effect<infer _A, infer E, infer _R> ? E : never
 type ContextOf<H> = H extends Effect.Effect<infer _A, infer _E, infer R> ? Exclude<R, Scope.Scope> : never
-type Input<F extends Fields> = Schema.Struct.Encoded<F>
+type Input<F extends Fields> = keyof F extends never ? Readonly<Record<string, never>> : Schema.Struct.Encoded<F>
 
 /** @category model */
 export interface Definition<F extends Fields, H extends HooksOf> {

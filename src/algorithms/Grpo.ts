@@ -7,7 +7,7 @@ import { centred, checkGroup, LengthPenalty, ofOneSeat, shapedRewards } from "./
 export default Algorithm.define({
   type: "grpo",
   actionLoss: "rl",
-  Config: Schema.Struct({ length_penalty: Schema.optional(LengthPenalty) }),
+  Config: Schema.Struct({ length_penalty: Schema.optionalWith(LengthPenalty, { exact: true }) }),
   check: checkGroup,
   hooks: ({ length_penalty }) => ({
     scoreGroup: ofOneSeat((group) => centred(shapedRewards(group, length_penalty)).map(Credit.uniform))

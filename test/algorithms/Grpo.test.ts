@@ -164,17 +164,14 @@ describe("Grpo", () => {
         assert.include(outcome.reason.message, "grpo.scoreGroup of g0: seats player0, player1")
       }
       const source = { name: "chess", groupSize: 2, seats: ["player0", "player1"], frozen: false }
-      const [problem] = Grpo.check({ length_penalty: undefined }, source)
+      const [problem] = Grpo.check({}, source)
       assert.include(problem?.message, "player0, player1")
     })
   )
 
   it("ADV-01: groups of one, and rollouts of a frozen model, are refused before anything runs", () => {
     const problems = (source: { groupSize?: number; frozen?: boolean }) =>
-      Grpo.check(
-        { length_penalty: undefined },
-        { name: "math", groupSize: 8, seats: ["policy"], frozen: false, ...source }
-      )
+      Grpo.check({}, { name: "math", groupSize: 8, seats: ["policy"], frozen: false, ...source })
     assert.deepStrictEqual(problems({}), [])
     assert.deepStrictEqual(
       problems({ groupSize: 1 }).map(({ path }) => path),

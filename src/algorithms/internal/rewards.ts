@@ -11,7 +11,7 @@ import type { Rollout } from "../../Rollout.ts"
 import * as Trace from "../../Trace.ts"
 
 const Weight = (value: number) =>
-  Schema.optionalWith(Schema.Number.pipe(Schema.finite(), Schema.nonNegative()), { default: () => value })
+  Schema.optionalWith(Schema.Number.pipe(Schema.finite(), Schema.nonNegative()), { exact: true, default: () => value })
 
 /** Takes from each reward a share of the group's mean reward, by how long the rollout is beside the group's longest. */
 export const LengthPenalty = Schema.Struct({

@@ -1,0 +1,1 @@
+throw new TypeError("the model card is missing")
