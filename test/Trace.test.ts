@@ -247,6 +247,10 @@ describe("identity of messages", () => {
       Message.hash({ role: "tool", toolCallId: "c", content: "r" })
     )
   })
+  it("keeps the parts of a message apart", () => {
+    const named = (id: string, name: string) => assistant(null, { toolCalls: [{ id, name, arguments: "{}" }] })
+    expect(Message.hash(named("ab", "c"))).not.toBe(Message.hash(named("a", "bc")))
+  })
   it("differs with role, reasoning, call and text", () => {
     const hashes = [
       user("x"),
