@@ -1,5 +1,6 @@
 /** Small tokenizer.json contents for tests. */
 import * as Either from "effect/Either"
+import * as FastCheck from "effect/FastCheck"
 import * as HuggingFace from "../../src/tokenizer/HuggingFace.ts"
 import { makeByteLevelTokenizer } from "../../src/tokenizer/makeByteLevelTokenizer.ts"
 
@@ -35,4 +36,7 @@ export const makeJson = (
 export const makeTokenizer = (options: Parameters<typeof makeJson>[0]) =>
   Either.getOrThrow(HuggingFace.fromJson(makeJson(options)))
 
-export const textEncoder = new TextEncoder()
+/** Texts of any code points, assigned or not. */
+export const anyText = FastCheck.array(FastCheck.integer({ min: 0, max: 0x10ffff }), { maxLength: 12 }).map((points) =>
+  String.fromCodePoint(...points.filter((point) => point < 0xd800 || point > 0xdfff))
+)
