@@ -199,10 +199,7 @@ export const commit = (pending: PendingTurn, turn: Turn): Either.Either<Trace, T
   const scaffold = promptIds.length - start
   const completed = scaffold + turn.completionIds.length
   const tokenIds = concat([promptIds.subarray(start), turn.completionIds, closing])
-  const logprobs = Float32Array.from(
-    { length: turn.logprobs.length - resumedTokens },
-    (_, i) => turn.logprobs[resumedTokens + i]!
-  )
+  const logprobs = Float32Array.from(turn.logprobs).slice(resumedTokens)
   add({
     message: turn.message,
     sampled: true,
