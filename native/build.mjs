@@ -4,7 +4,7 @@
 // An object is compiled again when its source, a header it included, or the command line has changed.
 import { execFileSync, spawn } from "node:child_process"
 import { createHash } from "node:crypto"
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, utimesSync, writeFileSync } from "node:fs"
 import { createRequire } from "node:module"
 import { basename, dirname, join, relative } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -108,12 +108,15 @@ const compile = async (files, flags) => {
       const signature = signatureOf(args)
       if (!stale(object, signature) || failures.length > 0) return
       const temporary = `${object}.${process.pid}.tmp`
+      const started = new Date()
       const { ok, output } = await run(compiler, [...args, "-MMD", "-MF", `${object}.d`, "-c", file, "-o", temporary])
       if (output !== "") process.stderr.write(output)
       if (!ok) {
         failures.push(relative(root, file))
         return
       }
+      // As old as what was read: a source that changes while it is compiled is newer than its object.
+      utimesSync(temporary, started, started)
       renameSync(temporary, object)
       writeFileSync(`${object}.cmd`, signature)
     })
@@ -128,7 +131,7 @@ const link = async (target, objects, flags) => {
   const made = existsSync(target) ? statSync(target).mtimeMs : 0
   const stamp = `${target}.cmd`
   const same = existsSync(stamp) && readFileSync(stamp, "utf8") === signature
-  if (same && objects.every((object) => statSync(object).mtimeMs <= made)) return
+  if (same && objects.every((object) => statSync(object).ctimeMs <= made)) return
   const temporary = `${target}.${process.pid}.tmp`
   const { ok, output } = await run(compiler, [...args, "-o", temporary])
   if (output !== "") process.stderr.write(output)
