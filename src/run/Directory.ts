@@ -134,6 +134,7 @@ export const resume = (options: { readonly outputDir: string; readonly name: str
       })
     }
     const rows = yield* readMetrics(run.metrics, resumedFrom ?? 0)
+    yield* fs.writeFileString(run.config, options.config)
     yield* fs.writeFileString(run.metrics, rows.map((row) => `${JSON.stringify(row)}\n`).join(""))
     return run
   }).pipe(Effect.mapError((cause) => (cause._tag === "RunDirectoryError" ? cause : failed(options.outputDir)(cause))))

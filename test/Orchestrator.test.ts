@@ -1,0 +1,285 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Chunk from "effect/Chunk"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Ref from "effect/Ref"
+import * as Stream from "effect/Stream"
+import Grpo from "../src/algorithms/Grpo.ts"
+import * as Checkpoint from "../src/Checkpoint.ts"
+import * as Environment from "../src/Environment.ts"
+import { Inference, type InferenceService } from "../src/Inference.ts"
+import * as Journal from "../src/Journal.ts"
+import type { MicroBatch } from "../src/MicroBatch.ts"
+import * as Orchestrator from "../src/Orchestrator.ts"
+import * as Permits from "../src/Permits.ts"
+import type { Ended } from "../src/Rollout.ts"
+import * as State from "../src/State.ts"
+import * as Mock from "../src/Trainer/Mock.ts"
+import * as PackedLoss from "../src/Trainer/PackedLoss.ts"
+import { layerPolicy, layerRenderer, textOf } from "./doubles/byteChat.ts"
+
+/** Answers with one letter that follows from the seed alone. */
+const letters = layerPolicy(({ sampling }) => "ab"[sampling.seed % 2]!)
+
+const environment = Environment.make({
+  name: "letters",
+  tasks: Array.from({ length: 10 }, (_, i) => `task ${i}`),
+  reward: (_, { reply }) => (reply === "a" ? 1 : 0)
+})
+
+interface Seen {
+  readonly ended: Array<{ readonly step: number; readonly ended: Ended }>
+  readonly checkpoints: Array<Checkpoint.Step>
+  readonly gradients: Array<{ readonly batch: MicroBatch; readonly gradient: Float32Array }>
+}
+
+const setup = (
+  options: {
+    readonly policy?: Layer.Layer<Inference>
+    readonly restored?: State.Snapshot
+    readonly known?: ReadonlyArray<Ended>
+  } = {}
+) => {
+  const seen: Seen = { ended: [], checkpoints: [], gradients: [] }
+  const known = new Map((options.known ?? []).map((one) => [one._tag === "Absent" ? one.planned.id : one.id, one]))
+  const layer = Layer.mergeAll(
+    Mock.layerMock(),
+    Layer.succeed(Checkpoint.Checkpoints, { afterStep: (step) => Effect.sync(() => seen.checkpoints.push(step)) }),
+    Layer.succeed(Journal.Journal, {
+      find: (id) => Effect.runSync(Effect.option(Effect.fromNullable(known.get(id)))),
+      append: (step, ended) => Effect.sync(() => seen.ended.push({ step, ended }))
+    }),
+    Permits.layer(64),
+    State.layer(options.restored)
+  ).pipe(
+    Layer.provide(
+      PackedLoss.layerMock({
+        logprobs: (sample) => sample.logprobs,
+        onGradient: (batch, gradient) => seen.gradients.push({ batch, gradient })
+      })
+    ),
+    Layer.merge(layerRenderer),
+    Layer.merge(options.policy ?? letters)
+  )
+  return { seen, layer }
+}
+
+const base = { batchSize: 16, steps: 4, seed: 7, maxSequenceLength: 256 }
+const source = { environment, algorithm: Grpo.layer(), groupSize: 4 }
+
+const collect = <A, E, R>(stream: Stream.Stream<A, E, R>) =>
+  Effect.map(Stream.runCollect(stream), Chunk.toReadonlyArray)
+const failure = <A, E>(exit: Exit.Exit<A, E>) => (Exit.isFailure(exit) ? String(exit.cause) : "succeeded")
+
+describe("Orchestrator", () => {
+  it.effect("trains step n on rollouts of v(n-2), the first two steps on v(0)", () => {
+    const { layer, seen } = setup()
+    return Effect.gen(function* () {
+      const reports = yield* collect(Orchestrator.steps({ ...base, sources: [source] }))
+      expect(reports.map(({ step, staleness }) => [step, staleness.max])).toEqual([
+        [1, 0],
+        [2, 1],
+        [3, 1],
+        [4, 1]
+      ])
+      expect(reports.every(({ rollouts }) => rollouts === 16)).toBe(true)
+      const versions = new Map(
+        seen.ended.map(({ ended, step }) => [step, "policyVersion" in ended && ended.policyVersion])
+      )
+      expect([...versions]).toEqual([
+        [1, 0],
+        [2, 0],
+        [3, 1],
+        [4, 2]
+      ])
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("with a lag of 0 every step trains on the weights that it starts from", () => {
+    const { layer } = setup()
+    return Effect.gen(function* () {
+      const reports = yield* collect(Orchestrator.steps({ ...base, lag: 0, sources: [source] }))
+      expect(reports.map(({ staleness }) => staleness.max)).toEqual([0, 0, 0, 0])
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("rewarded tokens are pushed up and the others down", () => {
+    const { layer, seen } = setup()
+    return Effect.gen(function* () {
+      yield* collect(Orchestrator.steps({ ...base, steps: 1, sources: [source] }))
+      const rewards = new Map(
+        seen.ended.flatMap(({ ended }) => (ended._tag === "Rollout" ? [[ended.id, ended.reward]] : []))
+      )
+      let signs = 0
+      for (const { batch, gradient } of seen.gradients) {
+        let start = 0
+        for (const { mask, rollout } of batch.samples) {
+          for (const [i, sampled] of mask.entries()) {
+            const slope = gradient[start + i]!
+            // Descent: the gradient is negative where a token is to become likelier.
+            if (sampled === 0) expect(slope).toBeCloseTo(0, 12)
+            else expect(Math.sign(slope)).toBe(rewards.get(rollout) === 1 ? -1 : 1)
+            signs += sampled
+          }
+          start += mask.length
+        }
+      }
+      expect(signs).toBeGreaterThan(8)
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("generation of the next step runs while a step trains", () =>
+    Effect.gen(function* () {
+      const training = yield* Deferred.make<void>()
+      const generated = yield* Ref.make(0)
+      const inner = yield* Effect.provide(Inference, letters)
+      const policy: InferenceService = {
+        ...inner,
+        generate: (promptIds, sampling) =>
+          Ref.update(generated, (n) => n + 1).pipe(Effect.zipRight(inner.generate(promptIds, sampling)))
+      }
+      const { layer } = setup({ policy: Layer.succeed(Inference, policy) })
+      const slow = Mock.layerMock({
+        optimizerStep: () =>
+          Effect.gen(function* () {
+            // Waits until all of the next step's rollouts have been asked for: possible only when they overlap.
+            while ((yield* Ref.get(generated)) < 32) yield* Effect.yieldNow()
+            yield* Deferred.succeed(training, undefined)
+            return { gradNorm: 1, applied: true }
+          })
+      }).pipe(Layer.provide(PackedLoss.layerMock({ logprobs: (sample) => sample.logprobs })))
+      const [first] = yield* collect(Stream.take(Orchestrator.steps({ ...base, sources: [source] }), 1)).pipe(
+        Effect.provide(slow),
+        Effect.provide(layer)
+      )
+      expect(first?.step).toBe(1)
+      expect(yield* Deferred.isDone(training)).toBe(true)
+    })
+  )
+
+  it.effect("the same seed gives the same rollouts and reports, another seed others", () =>
+    Effect.gen(function* () {
+      const once = (seed: number) => {
+        const { layer, seen } = setup()
+        return collect(Orchestrator.steps({ ...base, seed, sources: [source] })).pipe(
+          Effect.map((reports) => ({
+            rewards: reports.map(({ reward }) => reward),
+            replies: seen.ended
+              .map(
+                ({ ended }) =>
+                  ended._tag === "Rollout" &&
+                  [ended.id, ended.example, textOf(ended.trace.nodes.at(-1)!.tokenIds)].join()
+              )
+              .sort()
+          })),
+          Effect.provide(layer)
+        )
+      }
+      const [a, b, c] = [yield* once(7), yield* once(7), yield* once(8)]
+      expect(a).toEqual(b)
+      expect(a.replies).not.toEqual(c.replies)
+    })
+  )
+
+  it.effect("ADV-21: rollouts that do not count are replaced, and counted", () => {
+    const failing = Environment.make({
+      name: "letters",
+      tasks: Array.from({ length: 10 }, (_, i) => `task ${i}`),
+      reward: (task, { reply }) => (task === "task 1" ? Number.NaN : reply === "a" ? 1 : 0)
+    })
+    const { layer } = setup()
+    return Effect.gen(function* () {
+      const reports = yield* collect(
+        Orchestrator.steps({ ...base, steps: 1, batchSize: 8, sources: [{ ...source, environment: failing }] })
+      )
+      expect(reports[0]).toMatchObject({ rollouts: 8, absent: { NoReward: 4 } })
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("a source that keeps failing stops the run with its name and its last error", () => {
+    const broken = Environment.make({
+      name: "broken",
+      tasks: ["x"],
+      reward: () => {
+        throw new Error("the scorer is down")
+      }
+    })
+    const { layer } = setup()
+    return Effect.gen(function* () {
+      const exit = yield* Effect.exit(
+        collect(Orchestrator.steps({ ...base, sources: [{ ...source, environment: broken }] }))
+      )
+      expect(failure(exit)).toMatch(/16 of 16 rollouts of "broken" failed.*the scorer is down/s)
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("ADV-01: groups without any difference train nothing, and enough of such steps stop the run", () => {
+    const flat = Environment.make({ name: "flat", tasks: ["x"], reward: () => 0.7 })
+    const { layer, seen } = setup()
+    return Effect.gen(function* () {
+      const all = Orchestrator.steps({
+        ...base,
+        steps: 10,
+        maxEmptyBatches: 3,
+        sources: [{ environment: flat, algorithm: Grpo.layer(), groupSize: 1 }]
+      })
+      const reports: Array<number> = []
+      const exit = yield* Effect.exit(
+        Stream.runForEach(all, ({ zeroSignal }) => Effect.sync(() => reports.push(zeroSignal)))
+      )
+      expect(reports).toEqual([16, 16])
+      expect(failure(exit)).toMatch(/3 steps in a row had nothing to train.*group_size 1/s)
+      expect(seen.gradients).toEqual([])
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("a run resumed from a checkpoint and the journal goes on as the uninterrupted one", () =>
+    Effect.gen(function* () {
+      const whole = setup()
+      const reports = yield* collect(Orchestrator.steps({ ...base, sources: [source] })).pipe(
+        Effect.provide(whole.layer)
+      )
+      const at = whole.seen.checkpoints[1]!
+      expect(at.step).toBe(2)
+      const journaled = whole.seen.ended.filter(({ step }) => step === 3).map(({ ended }) => ended)
+      const rest = setup({ restored: JSON.parse(JSON.stringify(at.state)), known: journaled })
+      const resumed = yield* collect(Orchestrator.steps({ ...base, firstStep: 3, sources: [source] })).pipe(
+        Effect.provide(rest.layer)
+      )
+      const steady = (all: typeof reports) =>
+        all.map(({ metrics, reward, step, tokens }) => ({ metrics, reward, step, tokens }))
+      expect(steady(resumed)).toEqual(steady(reports.slice(2)))
+      expect(new Set(rest.seen.ended.map(({ step }) => step))).toEqual(new Set([4]))
+      expect(rest.seen.checkpoints).toEqual(whole.seen.checkpoints.slice(2))
+    })
+  )
+
+  it.effect("a resumed run refuses to make up rollouts whose weights are gone", () => {
+    const { layer } = setup()
+    return Effect.gen(function* () {
+      const exit = yield* Effect.exit(collect(Orchestrator.steps({ ...base, firstStep: 3, sources: [source] })))
+      expect(failure(exit)).toMatch(/weights v1 that it needs are gone/)
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("two sources with algorithms of their own share a step", () => {
+    const { layer, seen } = setup()
+    return Effect.gen(function* () {
+      const reports = yield* collect(
+        Orchestrator.steps({
+          ...base,
+          batchSize: 64,
+          steps: 1,
+          sources: [source, { ...source, name: "more", ratio: 3 }]
+        })
+      )
+      const names = seen.ended.map(({ ended }) => (ended._tag === "Rollout" ? ended.source : ""))
+      const more = names.filter((name) => name === "more").length
+      expect(reports[0]?.rollouts).toBe(64)
+      expect(more).toBeGreaterThan(32)
+      expect(more).toBeLessThan(64)
+    }).pipe(Effect.provide(layer))
+  })
+})

@@ -1,0 +1,70 @@
+import * as FileSystem from "@effect/platform/FileSystem"
+import * as NodeContext from "@effect/platform-node/NodeContext"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Directory from "../../src/run/Directory.ts"
+
+const config = "max_steps = 10\nseed = 1\n\n[trainer.optim]\nlr = 1e-3\n\n[ckpt]\ninterval = 5\n"
+const reason = <A, E>(exit: Exit.Exit<A, E>) => (Exit.isFailure(exit) ? String(exit.cause) : "succeeded")
+const rows = (steps: ReadonlyArray<number>) => steps.map((step) => `{"step":${step},"reward":0.5}\n`).join("")
+
+const test = (
+  name: string,
+  body: (outputDir: string, fs: FileSystem.FileSystem) => Effect.Effect<void, unknown, never | NodeContext.NodeContext>
+) =>
+  it.scoped(name, () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      yield* body(yield* fs.makeTempDirectoryScoped(), fs)
+    }).pipe(Effect.provide(NodeContext.layer))
+  )
+
+describe("run directory", () => {
+  test("a new run never writes into that of another", (outputDir, fs) =>
+    Effect.gen(function* () {
+      const names: Array<string> = []
+      for (let i = 0; i < 3; i++) names.push((yield* Directory.create({ outputDir, name: "reverse", config })).path)
+      expect(names).toEqual(["reverse", "reverse-2", "reverse-3"].map((name) => `${outputDir}/${name}`))
+      yield* fs.makeDirectory(`${outputDir}/reverse-text`)
+      expect((yield* Directory.create({ outputDir, name: "reverse", config })).path).toBe(`${outputDir}/reverse-4`)
+    }))
+
+  test("resume takes the newest directory at its newest checkpoint and cuts its metrics back", (outputDir, fs) =>
+    Effect.gen(function* () {
+      yield* Directory.create({ outputDir, name: "run", config })
+      const newest = yield* Directory.create({ outputDir, name: "run", config })
+      yield* fs.makeDirectory(`${newest.checkpoints}/step_5`, { recursive: true })
+      yield* fs.makeDirectory(`${newest.checkpoints}/step_7.tmp`)
+      yield* fs.writeFileString(newest.metrics, `${rows([1, 2, 3, 4, 5, 6, 7])}{"step":8,"rew`)
+      const run = yield* Directory.resume({ outputDir, name: "run", config })
+      expect([run.path, run.resumedFrom]).toEqual([newest.path, 5])
+      expect(yield* fs.readFileString(run.metrics)).toBe(rows([1, 2, 3, 4, 5]))
+    }))
+
+  test("resume without a checkpoint begins at the start, in the same directory", (outputDir, fs) =>
+    Effect.gen(function* () {
+      const run = yield* Directory.create({ outputDir, name: "run", config })
+      yield* fs.writeFileString(run.metrics, rows([1, 2]))
+      const again = yield* Directory.resume({ outputDir, name: "run", config })
+      expect([again.path, again.resumedFrom, yield* fs.readFileString(run.metrics)]).toEqual([run.path, undefined, ""])
+    }))
+
+  test("a changed configuration is no resume; more steps and other checkpoints are", (outputDir) =>
+    Effect.gen(function* () {
+      yield* Directory.create({ outputDir, name: "run", config })
+      const with_ = (from: string, to: string) =>
+        Directory.resume({ outputDir, name: "run", config: config.replace(from, to) })
+      expect(Exit.isSuccess(yield* Effect.exit(with_("max_steps = 10", "max_steps = 20")))).toBe(true)
+      expect(Exit.isSuccess(yield* Effect.exit(with_("interval = 5", "interval = 2")))).toBe(true)
+      const changed = reason(yield* Effect.exit(with_("lr = 1e-3", "lr = 2e-3")))
+      expect(changed).toContain("- [trainer.optim] lr = 1e-3")
+      expect(changed).toContain("+ [trainer.optim] lr = 2e-3")
+    }))
+
+  test("nothing to resume says so", (outputDir) =>
+    Effect.gen(function* () {
+      const exit = yield* Effect.exit(Directory.resume({ outputDir, name: "run", config }))
+      expect(reason(exit)).toMatch(/there is no run to resume/)
+    }))
+})
