@@ -6,7 +6,7 @@
  * inside other words and after a space it stays bytes.
  */
 import { writeFileSync } from "node:fs"
-import { chatTemplate } from "../../src/renderers/internal/chatTemplate.ts"
+import { chatTemplate } from "../../src/renderers/ChatMl.ts"
 import { makeByteLevelTokenizer } from "../../src/tokenizer/makeByteLevelTokenizer.ts"
 
 const files = makeByteLevelTokenizer({
