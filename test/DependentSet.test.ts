@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Deferred, Effect, Exit, Fiber, Mailbox, Ref, Schema, Stream, TestClock } from "effect"
+import { Cause, Chunk, Deferred, Effect, Exit, Fiber, Mailbox, Ref, Schema, Stream, TestClock } from "effect"
 import * as Algorithm from "../src/Algorithm.ts"
 import * as Credit from "../src/Credit.ts"
 import * as DependentSet from "../src/DependentSet.ts"
@@ -414,27 +414,25 @@ describe("barriers", () => {
           })
       })
       const [a, b, c] = ["a", "b", "c"].map((id) => group([0, 0], { group: id }))
-      const ended = [a![0]!, b![0]!, b![1]!, c![0]!, a![1]!, c![1]!]
-      for (const size of [1, 2, 3, 4, 6]) {
-        const out = yield* Stream.fromIterable(ended).pipe(
-          Stream.rechunk(size),
-          Pipeline.score,
+      const scored = [a![0]!, c![0]!, b![0]!, b![1]!, a![1]!, c![1]!].map(
+        (rollout): DependentSet.Scored => ({ _tag: "Scored", rollout, credit: Credit.empty })
+      )
+      // every way to cut six rollouts into chunks
+      for (let cuts = 0; cuts < 32; cuts++) {
+        const chunks: Array<Array<DependentSet.Scored>> = [[]]
+        for (const [i, one] of scored.entries()) {
+          chunks.at(-1)!.push(one)
+          if ((cuts >> i) % 2 === 1) chunks.push([])
+        }
+        const out = yield* Stream.fromChunks(...chunks.map(Chunk.unsafeFromArray)).pipe(
           Pipeline.dependentSets,
           Testing.collect,
           Effect.provide(ordered.layer()),
           Effect.provide(State.layer())
         )
-        assert.deepStrictEqual(advantages([...out].sort((x, y) => (idOf(x) < idOf(y) ? -1 : 1))), {
-          "a/0": 2,
-          "a/1": 2,
-          "b/0": 1,
-          "b/1": 1,
-          "c/0": 3,
-          "c/1": 3
-        })
+        const expected = { "a/0": 2, "a/1": 2, "b/0": 1, "b/1": 1, "c/0": 3, "c/1": 3 }
+        assert.deepStrictEqual(advantages(out), expected, `cut ${cuts.toString(2)}`)
       }
     })
   )
 })
-
-const idOf = (outcome: Testing.Outcome) => (outcome._tag === "Absent" ? outcome.planned.id : outcome.rollout.id)
