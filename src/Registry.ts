@@ -9,7 +9,7 @@ import type * as Either from "effect/Either"
 import * as Predicate from "effect/Predicate"
 import * as Algorithm from "./Algorithm.ts"
 import type { Inference } from "./Inference.ts"
-import type { ModuleError } from "./ModuleLoader.ts"
+import { isPath, type ModuleError } from "./ModuleLoader.ts"
 import type { State } from "./State.ts"
 
 /** The services that a run offers to the Layers its config names. @category model */
@@ -32,7 +32,8 @@ export class AlgorithmNotFound extends Data.TaggedError("AlgorithmNotFound")<{
   readonly reason: string
 }> {
   override get message() {
-    return `algorithm "${this.type}": ${this.reason}. Built in: ${this.known.join(", ")}; a module of your own is named by its path (./my-algorithm.ts) or its package`
+    const what = `algorithm "${this.type}": ${this.reason}`
+    return isPath(this.type) ? what : `${what}. Built in: ${this.known.join(", ")}`
   }
 }
 

@@ -3,7 +3,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import Grpo from "../src/algorithms/Grpo.ts"
 import Sft from "../src/algorithms/Sft.ts"
-import * as Inference from "../src/Inference.ts"
 import * as ModuleLoader from "../src/ModuleLoader.ts"
 import * as Registry from "../src/Registry.ts"
 import * as Testing from "../src/testing/index.ts"
@@ -58,7 +57,7 @@ describe("Registry", () => {
       assert.strictEqual(type, "beat-the-group")
       const outcomes = yield* Testing.score(layer, Testing.group([1, 0.5])).pipe(
         Effect.provide(Testing.layerState()),
-        Effect.provideService(Inference.Inference, Inference.Inference.of(unused))
+        Effect.provide(Testing.layerInference())
       )
       assert.deepStrictEqual(Testing.advantages(outcomes), { "g0/0": 0.5, "g0/1": -0.5 })
     })
@@ -84,12 +83,3 @@ describe("Registry", () => {
     })
   )
 })
-
-const notCalled = Effect.dieMessage("this test asks no model")
-const unused = {
-  name: "unused",
-  maxSequenceLength: 1,
-  generate: () => notCalled,
-  score: () => notCalled,
-  adopt: () => notCalled
-}

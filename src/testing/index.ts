@@ -1,5 +1,12 @@
-/** The deterministic test kit, `primerl/testing`: rollouts made by hand, an algorithm run over them, and state in memory. */
+/**
+ * The deterministic test kit, `primerl/testing`: rollouts made by hand, an algorithm run over them, and a layer for every
+ * service that needs no weights, no engine and no disk.
+ */
+export { layerMock as layerInference } from "../inference/Mock.ts"
+export { layerMemory as layerJournal } from "../Journal.ts"
 export { layer as layerPermits } from "../Permits.ts"
 export { layer as layerState } from "../State.ts"
+export { layerMock as layerTrainer } from "../Trainer/Mock.ts"
+export { layerMock as layerPackedLoss } from "../Trainer/PackedLoss.ts"
 export * from "./rollouts.ts"
 export * from "./scoring.ts"
