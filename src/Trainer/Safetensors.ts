@@ -154,21 +154,24 @@ export interface Source<E, R> {
 }
 
 const writeFile = <E, R>(path: string, tensors: ReadonlyArray<Source<E, R>>) =>
-  Effect.scoped(
-    Effect.gen(function* () {
-      const fs = yield* FileSystem.FileSystem
-      const partial = `${path}.partial`
-      const file = yield* Effect.mapError(fs.open(partial, { flag: "w" }), unwritable(path))
-      const write = (bytes: Uint8Array) => Effect.mapError(file.writeAll(bytes), unwritable(path))
-      yield* write(encodeHeader(tensors))
-      for (const tensor of tensors) {
-        const values = yield* tensor.values
-        yield* write(new Uint8Array(values.buffer, values.byteOffset, values.byteLength))
-      }
-      yield* Effect.mapError(file.sync, unwritable(path))
-      yield* Effect.mapError(fs.rename(partial, path), unwritable(path))
-    })
-  )
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    const partial = `${path}.partial`
+    const writeWhole = Effect.scoped(
+      Effect.gen(function* () {
+        const file = yield* Effect.mapError(fs.open(partial, { flag: "w" }), unwritable(path))
+        const write = (bytes: Uint8Array) => Effect.mapError(file.writeAll(bytes), unwritable(path))
+        yield* write(encodeHeader(tensors))
+        for (const tensor of tensors) {
+          const values = yield* tensor.values
+          yield* write(new Uint8Array(values.buffer, values.byteOffset, values.byteLength))
+        }
+        yield* Effect.mapError(file.sync, unwritable(path))
+      })
+    )
+    yield* Effect.onError(writeWhole, () => Effect.ignore(fs.remove(partial)))
+    yield* Effect.mapError(fs.rename(partial, path), unwritable(path))
+  })
 
 /**
  * Writes F32 tensors under the given names. Several files get an index whose entries and `total_size` are those of what

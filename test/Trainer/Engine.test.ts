@@ -1,0 +1,452 @@
+import * as FileSystem from "@effect/platform/FileSystem"
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import { expect, layer } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Engine from "../../src/Trainer/Engine.ts"
+import type { NativeBatch } from "../../src/Trainer/Native.ts"
+import * as Safetensors from "../../src/Trainer/Safetensors.ts"
+import { configOnly, recorded, recordedModels, tinyConfig, tinyEngine } from "./models.ts"
+
+const ids = (...values: ReadonlyArray<number>) => Int32Array.from(values)
+const ones = (length: number) => new Float32Array(length).fill(1)
+
+const batch = (more: Partial<NativeBatch> = {}): NativeBatch => ({
+  tokenIds: ids(1, 2, 3, 4, 5, 6),
+  sequenceLengths: ids(6),
+  temperatures: ones(6),
+  mask: Uint8Array.of(0, 0, 1, 1, 1, 1),
+  logprobs: new Float32Array(6).fill(-3),
+  advantages: ones(6),
+  referenceLogprobs: undefined,
+  rlWeights: undefined,
+  ceWeights: undefined,
+  refKlWeights: undefined,
+  ...more
+})
+const counts = { rl: 4, ce: 0, refKl: 0 }
+const loss = { kernel: "dppo", maskLow: 0.2, maskHigh: 0.2, advantageTau: 1, klTau: 1e-3 } as const
+const adamw = { learningRate: 1e-2, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0, maxGradNorm: 1 }
+const prompt = { topP: 1, topK: 0, minP: 0, stopTokenIds: ids(), temperature: 1 }
+
+/** All weights, one after the other. */
+const weights = (engine: Engine.Engine) =>
+  Effect.map(
+    Effect.forEach(engine.tensors, ({ name }) => engine.readTensor(name)),
+    (tensors) => tensors.map((values) => [...values])
+  )
+
+const reading = { threads: 1, trainable: false }
+
+layer(NodeFileSystem.layer)("what cannot be opened says why", (it) => {
+  it.scoped("a missing directory", () =>
+    Effect.gen(function* () {
+      const error = yield* Effect.flip(Engine.open("/no/such/model", reading))
+      expect(error.message).toMatch(/model \/no\/such\/model: there is no such directory/)
+    })
+  )
+
+  it.scoped("a directory without config.json, and one whose config.json is not JSON", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* fs.makeTempDirectoryScoped()
+      expect((yield* Effect.flip(Engine.open(directory, reading))).message).toMatch(/config\.json: cannot be read/)
+      yield* fs.writeFileString(`${directory}/config.json`, "{")
+      expect((yield* Effect.flip(Engine.open(directory, reading))).message).toMatch(/config\.json: is not JSON/)
+    })
+  )
+
+  it.scoped("no weights, and truncated weights", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* configOnly()
+      expect((yield* Effect.flip(Engine.open(directory, reading))).message).toMatch(/holds neither model\.safetensors/)
+      const whole = yield* fs.readFile(`${recorded("qwen3-tied")}/model.safetensors`)
+      yield* fs.writeFile(`${directory}/model.safetensors`, whole.subarray(0, whole.length - 1000))
+      expect((yield* Effect.flip(Engine.open(directory, reading))).message).toMatch(
+        /model\.safetensors: tensor "model\..*" ends \d+ bytes after the end of the file \(truncated\)/
+      )
+    })
+  )
+
+  const withTensors = (change: (tensors: ReadonlyArray<Engine.Tensor>) => ReadonlyArray<Engine.Tensor>) =>
+    Effect.gen(function* () {
+      const directory = yield* configOnly()
+      const { tensors } = yield* tinyEngine()
+      const written = change(tensors).map(({ name, shape }) => ({
+        name,
+        shape,
+        values: Effect.succeed(new Float32Array(shape.reduce((a, b) => a * b, 1)))
+      }))
+      yield* Safetensors.write(
+        directory,
+        [{ file: "model.safetensors", names: written.map(({ name }) => name) }],
+        written
+      )
+      return yield* Engine.open(directory, reading)
+    })
+
+  it.scoped("missing tensors, tensors of another architecture, and wrong shapes are named", () =>
+    Effect.gen(function* () {
+      const missing = yield* Effect.flip(withTensors((all) => all.filter(({ name }) => !name.includes("k_norm"))))
+      expect(missing.message).toMatch(
+        /missing tensors .*: model\.layers\.0\.self_attn\.k_norm\.weight, model\.layers\.1/
+      )
+      const extra = yield* Effect.flip(
+        withTensors((all) => [...all, { name: "model.layers.0.mlp.experts", shape: [1] }])
+      )
+      expect(extra.message).toMatch(/does not have: model\.layers\.0\.mlp\.experts/)
+      const wrong = yield* Effect.flip(
+        withTensors((all) => all.map((one) => (one.name === "model.norm.weight" ? { ...one, shape: [31] } : one)))
+      )
+      expect(wrong.message).toMatch(/model\.norm\.weight has shape \[31\], config\.json asks for \[32\]/)
+    })
+  )
+
+  it.scoped("SAVE-01: a tied head and computed buffers in the file are no parameters", () =>
+    Effect.gen(function* () {
+      const engine = yield* withTensors((all) => [
+        ...all,
+        { name: "lm_head.weight", shape: [61, 32] },
+        { name: "model.layers.0.self_attn.rotary_emb.inv_freq", shape: [4] }
+      ])
+      expect(engine.tensors.map(({ name }) => name)).not.toContain("lm_head.weight")
+    })
+  )
+
+  it.scoped("a tokenizer with more ids than the vocabulary", () =>
+    Effect.gen(function* () {
+      const engine = yield* tinyEngine()
+      yield* engine.checkVocabulary(61)
+      expect((yield* Effect.flip(engine.checkVocabulary(62))).message).toMatch(
+        /tokenizer has ids up to 61, config\.json says vocab_size 61/
+      )
+    })
+  )
+})
+
+layer(NodeFileSystem.layer)("weights", (it) => {
+  it.scoped.each([...recordedModels])("%s is saved as it was read, and reads back to the same bits", (name) =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const engine = yield* Engine.open(recorded(name), { threads: 1, trainable: false })
+      const directory = `${yield* fs.makeTempDirectoryScoped()}/step_1/weights`
+      yield* engine.save(directory)
+      const header = (file: Uint8Array) => {
+        const length = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true))
+        return {
+          tensors: JSON.parse(new TextDecoder().decode(file.subarray(8, 8 + length))) as Record<string, unknown>,
+          data: file.subarray(8 + length)
+        }
+      }
+      const before = header(yield* fs.readFile(`${recorded(name)}/model.safetensors`))
+      const after = header(yield* fs.readFile(`${directory}/model.safetensors`))
+      expect(after.tensors).toEqual(before.tensors)
+      expect(Object.keys(after.tensors)).toEqual(Object.keys(before.tensors))
+      expect(Buffer.compare(after.data, before.data)).toBe(0)
+      expect(yield* fs.readFileString(`${directory}/config.json`)).toBe(
+        yield* fs.readFileString(`${recorded(name)}/config.json`)
+      )
+      const again = yield* Engine.open(directory, { threads: 1, trainable: false })
+      expect(yield* weights(again)).toEqual(yield* weights(engine))
+    })
+  )
+
+  it.scoped("files that belong to the model go along, and saving in place keeps them", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* configOnly()
+      yield* fs.writeFileString(`${directory}/tokenizer.json`, "{}")
+      yield* fs.writeFileString(`${directory}/notes.txt`, "mine")
+      const engine = yield* Engine.open(directory, { threads: 1, trainable: false, randomInit: { seed: 1, std: 0.1 } })
+      const target = yield* fs.makeTempDirectoryScoped()
+      yield* engine.save(target)
+      expect((yield* fs.readDirectory(target)).sort()).toEqual(["config.json", "model.safetensors", "tokenizer.json"])
+      yield* engine.save(directory)
+      expect(yield* fs.readFileString(`${directory}/tokenizer.json`)).toBe("{}")
+      expect(JSON.parse(yield* fs.readFileString(`${directory}/config.json`))).toEqual(tinyConfig)
+    })
+  )
+
+  it.scoped("SAVE-01: a sharded model with a tied head saves shards that read back to the same log-probabilities", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const engine = yield* tinyEngine()
+      const source = yield* configOnly()
+      const sources = engine.tensors.map(({ name, shape }) => ({ name, shape, values: engine.readTensor(name) }))
+      const head = { name: "lm_head.weight", shape: [61, 32], values: Effect.succeed(new Float32Array(61 * 32)) }
+      const names = engine.tensors.map(({ name }) => name)
+      const files = [
+        { file: "model-00001-of-00002.safetensors", names: names.slice(0, 5) },
+        { file: "model-00002-of-00002.safetensors", names: [...names.slice(5), "lm_head.weight"] }
+      ]
+      yield* Safetensors.write(source, files, [...sources, head])
+      const sharded = yield* Engine.open(source, { threads: 1, trainable: false })
+      const target = yield* fs.makeTempDirectoryScoped()
+      yield* sharded.save(target)
+      const index = JSON.parse(yield* fs.readFileString(`${target}/model.safetensors.index.json`)) as {
+        readonly metadata: { readonly total_size: number }
+        readonly weight_map: Record<string, string>
+      }
+      expect(Object.keys(index.weight_map).sort()).toEqual([...names].sort())
+      const bytes = engine.tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 4), 0)
+      expect(index.metadata.total_size).toBe(bytes)
+      const again = yield* Engine.open(target, { threads: 1, trainable: false })
+      const score = (one: Engine.Engine) => one.score(ids(1, 2, 3, 4), ids(4), ones(4))
+      expect((yield* score(again)).logprobs).toEqual((yield* score(engine)).logprobs)
+    })
+  )
+
+  it.scoped("F16 and BF16 are read exactly", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const { tensors } = yield* tinyEngine()
+      for (const dtype of ["F16", "BF16"] as const) {
+        const directory = yield* configOnly()
+        // Halves that cover zero, ones, the smallest subnormal, the largest finite number and their negatives.
+        const patterns =
+          dtype === "F16"
+            ? ([
+                [0x0000, 0],
+                [0x3c00, 1],
+                [0x0001, 2 ** -24],
+                [0x7bff, 65504],
+                [0xc000, -2],
+                [0x83ff, -1023 * 2 ** -24]
+              ] as const)
+            : ([
+                [0x0000, 0],
+                [0x3f80, 1],
+                [0x0001, 2 ** -133],
+                [0x7f7f, 255 * 2 ** 120],
+                [0xc000, -2],
+                [0xbf81, -1.0078125]
+              ] as const)
+        let at = 0
+        const header: Record<string, unknown> = {}
+        for (const { name, shape } of tensors) {
+          const bytes = shape.reduce((a, b) => a * b, 2)
+          header[name] = { dtype, shape, data_offsets: [at, at + bytes] }
+          at += bytes
+        }
+        const json = new TextEncoder().encode(JSON.stringify(header))
+        const file = new Uint8Array(8 + json.length + at)
+        const view = new DataView(file.buffer)
+        view.setBigUint64(0, BigInt(json.length), true)
+        file.set(json, 8)
+        for (let i = 0; i < at / 2; i++) view.setUint16(8 + json.length + 2 * i, patterns[i % 6]![0], true)
+        yield* fs.writeFile(`${directory}/model.safetensors`, file)
+        const engine = yield* Engine.open(directory, { threads: 1, trainable: false })
+        const first = yield* engine.readTensor(tensors[0]!.name)
+        expect([...first.subarray(0, 6)]).toEqual(patterns.map(([, value]) => value))
+      }
+    })
+  )
+
+  it.scoped("random weights are the same for the same seed, on any number of threads", () =>
+    Effect.gen(function* () {
+      const [one, two, other] = [
+        yield* tinyEngine({ threads: 1 }),
+        yield* tinyEngine({ threads: 2 }),
+        yield* tinyEngine({ randomInit: { seed: 8, std: 0.4 } })
+      ]
+      expect(yield* weights(one)).toEqual(yield* weights(two))
+      expect(yield* weights(one)).not.toEqual(yield* weights(other))
+      const embedding = yield* one.readTensor("model.embed_tokens.weight")
+      const std = Math.sqrt(embedding.reduce((sum, x) => sum + x * x, 0) / embedding.length)
+      expect(std).toBeCloseTo(0.4, 1)
+      expect([...(yield* one.readTensor("model.norm.weight"))]).toEqual(Array(32).fill(1))
+      // Pinned, so that a run can be repeated on another machine.
+      expect([...embedding.subarray(0, 3)]).toEqual([-0.0457324348, -0.0566922165, -0.170819819].map(Math.fround))
+    })
+  )
+
+  it.scoped("a snapshot moves weights to another engine and does not change with training", () =>
+    Effect.gen(function* () {
+      const [trainer, policy] = [
+        yield* tinyEngine(),
+        yield* tinyEngine({ trainable: false, randomInit: { seed: 1, std: 0.1 } })
+      ]
+      const before = yield* weights(trainer)
+      const snapshot = yield* trainer.snapshot
+      expect(snapshot.bytes).toBe(before.flat().length * 4)
+      yield* trainer.forwardBackward(batch(), counts, loss)
+      expect((yield* trainer.optimizerStep(adamw)).applied).toBe(true)
+      yield* policy.adopt(snapshot)
+      expect(yield* weights(policy)).toEqual(before)
+      expect(yield* weights(trainer)).not.toEqual(before)
+      const foreign = yield* Engine.open(recorded("qwen3-tied"), { threads: 1, trainable: false })
+      expect((yield* Effect.flip(foreign.adopt(snapshot))).code).toBe("ERR_STATE")
+    })
+  )
+})
+
+layer(NodeFileSystem.layer)("training", (it) => {
+  it.scoped("moments, step count and weights continue bit for bit where they were taken up", () =>
+    Effect.gen(function* () {
+      const [first, second] = [yield* tinyEngine(), yield* tinyEngine({ randomInit: { seed: 2, std: 1 } })]
+      const step = (engine: Engine.Engine) =>
+        Effect.zipRight(engine.forwardBackward(batch(), counts, loss), engine.optimizerStep(adamw))
+      yield* step(first)
+      yield* step(first)
+      for (const { name } of first.tensors) {
+        yield* second.writeTensor(name, yield* first.readTensor(name))
+        yield* second.writeMoments(name, yield* first.readMoments(name))
+      }
+      yield* second.setOptimizerSteps(yield* first.optimizerSteps)
+      yield* step(first)
+      yield* step(second)
+      expect(yield* second.optimizerSteps).toBe(3)
+      expect(yield* weights(second)).toEqual(yield* weights(first))
+    })
+  )
+
+  it.scoped("NUM-02: a gradient that is not finite is skipped and leaves no trace", () =>
+    Effect.gen(function* () {
+      const engine = yield* tinyEngine()
+      const before = yield* weights(engine)
+      const advantages = ones(6)
+      advantages[3] = Number.NaN
+      yield* engine.forwardBackward(batch({ advantages }), counts, loss)
+      const report = yield* engine.optimizerStep(adamw)
+      expect(report).toMatchObject({ applied: false, gradNorm: Number.NaN })
+      expect(yield* weights(engine)).toEqual(before)
+      expect(yield* engine.optimizerSteps).toBe(0)
+      yield* engine.forwardBackward(batch(), counts, loss)
+      expect((yield* engine.optimizerStep(adamw)).applied).toBe(true)
+    })
+  )
+
+  it.scoped("NORM-05: a batch with nothing to train has loss 0 and no gradient", () =>
+    Effect.gen(function* () {
+      const engine = yield* tinyEngine()
+      const report = yield* engine.forwardBackward(batch({ mask: new Uint8Array(6) }), { rl: 0, ce: 0, refKl: 0 }, loss)
+      expect(report).toMatchObject({ rl: 0, ce: 0, refKl: 0 })
+      expect((yield* engine.optimizerStep(adamw)).gradNorm).toBe(0)
+    })
+  )
+
+  it.scoped("PACK-03: what is packed before a sample does not reach its log-probabilities", () =>
+    Effect.gen(function* () {
+      const engine = yield* tinyEngine()
+      const b = [7, 8, 9, 10, 11]
+      const score = (...sequences: ReadonlyArray<ReadonlyArray<number>>) =>
+        Effect.map(
+          engine.score(ids(...sequences.flat()), ids(...sequences.map((s) => s.length)), ones(sequences.flat().length)),
+          ({ logprobs }) => [...logprobs.subarray(-b.length)]
+        )
+      const alone = yield* score(b)
+      expect(yield* score([1, 2, 3], b)).toEqual(alone)
+      expect(yield* score([4, 5, 6], b)).toEqual(alone)
+      expect(alone[0]).toBe(0)
+    })
+  )
+
+  it.scoped("NORM-01, NORM-02: gradients do not depend on how samples are packed", () =>
+    Effect.gen(function* () {
+      const engine = yield* tinyEngine()
+      const two = batch({ sequenceLengths: ids(2, 4), mask: Uint8Array.of(0, 1, 0, 1, 1, 1) })
+      const cut = (from: number, to: number): NativeBatch => ({
+        ...two,
+        tokenIds: two.tokenIds.subarray(from, to),
+        sequenceLengths: ids(to - from),
+        temperatures: two.temperatures.subarray(from, to),
+        mask: two.mask.subarray(from, to),
+        logprobs: two.logprobs.subarray(from, to),
+        advantages: two.advantages.subarray(from, to)
+      })
+      const gradients = Effect.map(
+        Effect.forEach(engine.tensors, ({ name }) => engine.readGradient(name)),
+        (all) => all.flatMap((values) => [...values])
+      )
+      const together = yield* engine.forwardBackward(two, counts, loss)
+      const packed = yield* gradients
+      yield* engine.zeroGradients
+      const [a, b] = [
+        yield* engine.forwardBackward(cut(0, 2), counts, loss),
+        yield* engine.forwardBackward(cut(2, 6), counts, loss)
+      ]
+      const split = yield* gradients
+      expect(a.rl + b.rl).toBeCloseTo(together.rl, 6)
+      const scale = Math.max(...packed.map(Math.abs))
+      for (const [i, value] of packed.entries()) expect(Math.abs(split[i]! - value)).toBeLessThan(1e-6 * scale)
+    })
+  )
+
+  it.scoped("an interrupted backward pass is not trained on", () =>
+    Effect.gen(function* () {
+      const engine = yield* Engine.open(
+        yield* configOnly({
+          ...tinyConfig,
+          hidden_size: 256,
+          intermediate_size: 1024,
+          vocab_size: 4000,
+          max_position_embeddings: 4096
+        }),
+        { threads: 1, trainable: true, randomInit: { seed: 1, std: 0.02 } }
+      )
+      const tokens = 2048
+      const big = batch({
+        tokenIds: Int32Array.from({ length: tokens }, (_, i) => i % 4000),
+        sequenceLengths: ids(tokens),
+        temperatures: ones(tokens),
+        mask: new Uint8Array(tokens).fill(1),
+        logprobs: new Float32Array(tokens).fill(-3),
+        advantages: ones(tokens)
+      })
+      const fiber = yield* Effect.fork(engine.forwardBackward(big, counts, loss))
+      yield* Effect.yieldNow()
+      yield* Fiber.interrupt(fiber)
+      const before = yield* weights(engine)
+      const refused = yield* Effect.either(engine.optimizerStep(adamw))
+      // Interrupted before it began, nothing is incomplete; midway, the step is refused. Never is half a gradient used.
+      if (refused._tag === "Left") expect(refused.left).toMatchObject({ code: "ERR_STATE" })
+      else expect(refused.right.gradNorm).toBe(0)
+      yield* engine.zeroGradients
+      if (refused._tag === "Left") expect(yield* weights(engine)).toEqual(before)
+    })
+  )
+})
+
+layer(NodeFileSystem.layer)("what a job refuses", (it) => {
+  it.scoped("names the argument, the place and the value", () =>
+    Effect.gen(function* () {
+      const engine = yield* tinyEngine()
+      const message = <A>(effect: Effect.Effect<A, { readonly message: string }>) =>
+        Effect.map(Effect.flip(effect), (error) => error.message)
+      expect(yield* message(engine.score(ids(1, 61), ids(2), ones(2)))).toMatch(/61/)
+      expect(yield* message(engine.score(ids(1, -1), ids(2), ones(2)))).toMatch(/-1/)
+      expect(yield* message(engine.score(ids(1, 2), ids(3), ones(2)))).toMatch(
+        /sequenceLengths sum to 3, tokenIds has 2/
+      )
+      expect(yield* message(engine.score(ids(1, 2), ids(2), ones(3)))).toMatch(/temperatures has 3 entries, expected 2/)
+      expect(yield* message(engine.forwardBackward(batch({ advantages: ones(5) }), counts, loss))).toMatch(
+        /advantages has 5 entries, expected 6/
+      )
+      expect(yield* message(engine.forwardBackward(batch({ refKlWeights: ones(6) }), counts, loss))).toMatch(
+        /no reference log-probabilities/
+      )
+      expect(yield* message(engine.backward(ones(6)))).toMatch(/backward/)
+      expect(yield* message(engine.readTensor("model.nothing"))).toMatch(/model\.nothing/)
+      expect(yield* message(engine.writeTensor("model.norm.weight", ones(3)))).toMatch(
+        /bytes has 12 entries, tensor "model\.norm\.weight" takes 128/
+      )
+      expect(yield* message(engine.generate({ ...prompt, promptIds: ids(1), maxTokens: 0, seed: 0 }))).toMatch(
+        /maxTokens must be an integer from 1/
+      )
+      expect(yield* message(engine.generate({ ...prompt, promptIds: ids(1), maxTokens: 1, seed: -1 }))).toMatch(/seed/)
+      expect(yield* message(engine.generate({ ...prompt, promptIds: ids(1, 99), maxTokens: 1, seed: 0 }))).toMatch(
+        /promptIds\[1\] is 99, outside the vocabulary of 61/
+      )
+      const untrained = yield* tinyEngine({ trainable: false })
+      expect(yield* message(untrained.zeroGradients)).toMatch(/trainable: true/)
+    })
+  )
+
+  it.effect("after its scope has closed, everything", () =>
+    Effect.gen(function* () {
+      const engine = yield* Effect.scoped(tinyEngine())
+      expect((yield* Effect.flip(engine.snapshot)).code).toBe("ERR_DISPOSED")
+    })
+  )
+})
