@@ -1,6 +1,7 @@
 /** `primerl plan`: what the files amount to, and what follows from it. */
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
+import type { Finding, TrainDraft } from "../src/Config.ts"
 import { Output } from "./Output.ts"
 import { files, lazily, set } from "./options.ts"
 import { Runs } from "./Runs.ts"
@@ -9,6 +10,9 @@ import type { Operand } from "./usage.ts"
 /** @category syntax */
 export const operands: Readonly<Record<string, Operand>> = { "--set": "text" }
 
+/** A plan can be made where an environment is not installed; only a run needs it. */
+const isEnvironment = ({ keys }: Finding): boolean => keys.every((key) => key.at(-2) === "env" && key.at(-1) === "id")
+
 /** @category commands */
 export const command = Command.make("plan", { files, set }, ({ files, set }) =>
   Effect.gen(function* () {
@@ -16,7 +20,13 @@ export const command = Command.make("plan", { files, set }, ({ files, set }) =>
     const { loadAny } = yield* lazily(() => import("../src/Config.ts"))
     const { text } = yield* lazily(() => import("./display/PlanText.ts"))
     const { write } = yield* Output
-    const plan = yield* loadAny(files, set, { train: runs.check })
-    yield* write(text(plan))
+    const notes: Array<string> = []
+    const check = (config: TrainDraft) =>
+      Effect.map(runs.check(config), (findings) => {
+        notes.push(...findings.filter(isEnvironment).map(({ what }) => what))
+        return findings.filter((finding) => !isEnvironment(finding))
+      })
+    const plan = yield* loadAny(files, set, { train: check })
+    yield* write(text(plan, notes))
   })
 ).pipe(Command.withDescription("Prints the resolved configuration and what follows from it; starts nothing."))

@@ -9,7 +9,7 @@ import * as Either from "effect/Either"
 import { plain } from "./display/Style.ts"
 import * as evaluate from "./eval.ts"
 import { WrongCall } from "./exit.ts"
-import { Output } from "./Output.ts"
+import { Output, type OutputService } from "./Output.ts"
 import * as plan from "./plan.ts"
 import * as sft from "./sft.ts"
 import * as train from "./train.ts"
@@ -36,11 +36,11 @@ const footer = HelpDoc.blocks([
   HelpDoc.p("primerl COMMAND --help, primerl --version, primerl --completions bash (or zsh, fish, sh)")
 ])
 
-/** The parser's own errors are said in one line elsewhere; its colours are for terminals that show them. */
-const quiet = (console: Console.Console, colour: boolean): Console.Console => ({
+/** Help goes where all output goes; the parser's own errors are said in one line elsewhere. */
+const quiet = (console: Console.Console, { colour, write }: OutputService): Console.Console => ({
   ...console,
   error: () => Effect.void,
-  log: (...lines) => console.log(...lines.map((line) => (colour ? line : plain(String(line)))))
+  log: (...lines) => write(`${colour ? lines.join(" ") : plain(lines.join(" "))}\n`)
 })
 
 /**
@@ -59,7 +59,7 @@ export const program = (args: ReadonlyArray<string>, version: string) => {
   return Effect.gen(function* () {
     const normal = yield* Either.mapLeft(normalise(args, syntax), (what) => new WrongCall({ what }))
     const console = yield* Console.consoleWith(Effect.succeed)
-    const { colour } = yield* Output
-    yield* Effect.withConsole(run(["node", "primerl", ...normal]), quiet(console, colour))
+    const output = yield* Output
+    yield* Effect.withConsole(run(["node", "primerl", ...normal]), quiet(console, output))
   }).pipe(Effect.provide(CliConfig.layer({ showBuiltIns: false })))
 }

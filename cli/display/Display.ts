@@ -2,7 +2,7 @@
 import { bar } from "./Bar.ts"
 import { chart } from "./Chart.ts"
 import { type Column, fitting, header, row } from "./Columns.ts"
-import { cut, paint, type Style } from "./Style.ts"
+import { cut, paint, type Style, width } from "./Style.ts"
 
 /** @category model */
 export interface Step {
@@ -42,19 +42,21 @@ export interface Size {
   readonly rows: number
 }
 
-/** The header and the line of the newest report, as wide as there is room. @category rendering */
-export const stepLine = <A extends Step>(
+/** The header, and the newest report as a line; a remark without room beside it takes a line of its own. @category rendering */
+export const stepLines = <A extends Step>(
   display: Display<A>,
   reports: ReadonlyArray<A>,
   columns: number,
   style: Style
-): { readonly header: string; readonly line: string } => {
+): { readonly header: string; readonly lines: ReadonlyArray<string> } => {
   const report = reports.at(-1)!
   const shown = fitting(display.columns(reports), columns - 1)
-  const remark = display.remark(report)
   const line = row(shown, style, report)
-  const whole = remark === "" ? line : `${line}  ${paint(style, "yellow", remark)}`
-  return { header: header(shown, style), line: cut(whole, columns - 1) }
+  const text = display.remark(report)
+  const remark = `  ${paint(style, "yellow", text)}`
+  const beside = width(line) + width(remark) < columns
+  const lines = text === "" ? [line] : beside ? [line + remark] : [line, remark]
+  return { header: header(shown, style), lines: lines.map((line) => cut(line, columns - 1)) }
 }
 
 const curveOf = <A extends Step>(display: Display<A>, { reports, steps }: State<A>) => ({

@@ -4,7 +4,6 @@
  */
 import * as Config from "../../src/Config.ts"
 import { learningRate } from "../../src/Trainer/Schedule.ts"
-import { short } from "./Numbers.ts"
 
 /** A derived quantity, its value and how it comes about. @category model */
 export interface Derived {
@@ -22,7 +21,7 @@ const derived = (name: string, value: number | string, how = ""): Derived => ({
 })
 
 const rates = (schedule: Config.TrainDraft["trainer"]["scheduler"], peak: number, maxSteps: number): Derived => {
-  const at = (completed: number) => short(learningRate(schedule, { peak, maxSteps, completed }))
+  const at = (completed: number) => String(Number(learningRate(schedule, { peak, maxSteps, completed }).toPrecision(3)))
   const middle = Math.floor(maxSteps / 2)
   return schedule.type === "constant"
     ? derived("learning rate", at(0), "constant")
@@ -72,15 +71,17 @@ const groups = ({ batchSize, train }: Config.OrchestratorConfig, maxSteps: numbe
   })
 }
 
+const evaluations = (sources: Config.EvalConfig["source"]): ReadonlyArray<Derived> =>
+  sources.flatMap(({ name, interval }) =>
+    interval === undefined ? [] : [derived(`evaluation of ${name}`, `every ${interval} steps`)]
+  )
+
 /** @category derivations */
 export const ofTrain = (config: Config.TrainDraft): ReadonlyArray<Derived> => {
   const { maxSteps, orchestrator, trainer } = config
   const { batchSize, seqLen } = orchestrator
   const together = Math.floor(trainer.model.seqLen / seqLen)
   const tokens = batchSize * seqLen
-  const evals = orchestrator.eval.source.map(
-    ({ name, interval }) => `${name} ${interval === undefined ? "never" : `every ${interval} steps`}`
-  )
   return [
     derived("rollouts per step", batchSize),
     ...groups(orchestrator, maxSteps),
@@ -93,7 +94,7 @@ export const ofTrain = (config: Config.TrainDraft): ReadonlyArray<Derived> => {
     ),
     staleness(orchestrator.offPolicy),
     rates(trainer.scheduler, trainer.optim.lr, maxSteps),
-    derived("evaluation", evals.join(", "), "while training"),
+    ...evaluations(orchestrator.eval.source),
     checkpoints(config.ckpt, maxSteps),
     folder(config)
   ]
@@ -124,12 +125,14 @@ const table = (rows: ReadonlyArray<Derived>): ReadonlyArray<string> => {
   )
 }
 
-/** @category rendering */
-export const text = (plan: Config.Planned): string => {
+/** `notes`: what a run would still need here. @category rendering */
+export const text = (plan: Config.Planned, notes: ReadonlyArray<string>): string => {
   const train = plan._tag === "Train"
   const toml = train ? Config.trainToml(plan.config) : Config.sftToml(plan.config)
   const rows = train ? ofTrain(plan.config) : ofSft(plan.config)
   const unnamed = plan.config.model.name === undefined
-  const missing = unnamed ? ["# model.name is not set: `primerl train` needs the directory of a policy"] : []
-  return [toml, "# what follows from it", ...table(rows), "#", ...missing, "# nothing was started", ""].join("\n")
+  const needed = [...(unnamed ? ["model.name is not set: give the directory of a policy"] : []), ...notes]
+  const comments = needed.flatMap((note) => note.split("\n")).map((line) => `#   ${line}`)
+  const wanting = needed.length === 0 ? [] : ["#", "# what a run would still need", ...comments]
+  return [toml, "# what follows from it", ...table(rows), ...wanting, "#", "# nothing was started", ""].join("\n")
 }

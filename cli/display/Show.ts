@@ -8,7 +8,7 @@ import * as Ref from "effect/Ref"
 import * as Schedule from "effect/Schedule"
 import * as Stream from "effect/Stream"
 import { Output, type OutputService } from "../Output.ts"
-import { chartLines, type Display, liveLines, type State, type Step, stepLine } from "./Display.ts"
+import { chartLines, type Display, liveLines, type State, type Step, stepLines } from "./Display.ts"
 import * as LiveRegion from "./LiveRegion.ts"
 
 /** Prints the newest step, and the header when it is not the one that stands above. */
@@ -20,9 +20,9 @@ const newest = <A extends Step>(
   above: Ref.Ref<string>
 ): Effect.Effect<ReadonlyArray<string>> =>
   Effect.gen(function* () {
-    const { header, line } = stepLine(display, reports, columns, output)
+    const { header, lines } = stepLines(display, reports, columns, output)
     const before = yield* Ref.getAndSet(above, header)
-    return before === header ? [line] : [header, line]
+    return before === header ? lines : [header, ...lines]
   })
 
 /** wide enough for every column: what reads a pipe has no width */

@@ -429,7 +429,8 @@ describe("canonical text", () => {
         const again = yield* load({ "/elsewhere/config.toml": text })
         expect(again).toEqual(changed)
         expect(Config.trainToml(again)).toBe(text)
-      })
+      }),
+    { fastCheck: { numRuns: 40 } }
   )
 
   it.effect("of supervised fine-tuning reads back as an equal configuration", () =>
