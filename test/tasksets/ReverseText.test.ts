@@ -1,12 +1,17 @@
+import { fileURLToPath } from "node:url"
 import { describe, expect, it } from "@effect/vitest"
 import * as Chunk from "effect/Chunk"
 import * as Effect from "effect/Effect"
 import * as FastCheck from "effect/FastCheck"
+import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
 import * as Environment from "../../src/Environment.ts"
+import { Renderer } from "../../src/Renderer.ts"
 import type { Ended } from "../../src/Rollout.ts"
+import * as ChatMl from "../../src/renderers/ChatMl.ts"
 import * as ReverseText from "../../src/tasksets/ReverseText.ts"
-import { layerPolicy, layerRenderer, type Request, textOf } from "../doubles/byteChat.ts"
+import * as HuggingFace from "../../src/tokenizer/HuggingFace.ts"
+import { bytes, layerPolicy, layerRenderer, type Request, textOf } from "../doubles/byteChat.ts"
 
 describe("similarity", () => {
   it("is twice the longest common subsequence over both lengths", () => {
@@ -92,6 +97,25 @@ describe("the environment", () => {
       const doubled = measured(yield* attempt((sentence) => ReverseText.reversed(sentence).repeat(2)))
       expect(doubled).toMatchObject({ exact: 0, length_ratio: 2, reward: expect.closeTo(2 / 3, 12) })
     })
+  )
+})
+
+describe("the shipped tokenizer and chat format", () => {
+  const directory = fileURLToPath(new URL("../../examples/reverse-text/policy", import.meta.url))
+  const layer = ChatMl.layer.pipe(Layer.provideMerge(HuggingFace.layerFromDirectory(directory)))
+
+  it.effect("make one token of each character, and a demonstration begins with the rollout's prompt", () =>
+    Effect.gen(function* () {
+      const renderer = yield* Renderer
+      const [user, assistant] = ReverseText.demonstration(yield* ReverseText.sentences, 0, 0)
+      const prompt = renderer.render([user!], { addGenerationPrompt: true }).tokenIds
+      const whole = renderer.render([user!, assistant!])
+      expect([...whole.tokenIds.subarray(0, prompt.length)]).toEqual([...prompt])
+      expect(prompt.length).toBe(user!.content!.length + 8)
+      const trained = whole.tokenIds.filter((_, i) => whole.sampledMask[i] === 1)
+      expect([...trained.subarray(0, -1)]).toEqual(bytes(assistant!.content!))
+      expect(renderer.stopTokenIds).toContain(trained.at(-1))
+    }).pipe(Effect.provide(layer))
   )
 })
 
