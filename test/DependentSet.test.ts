@@ -262,12 +262,8 @@ describe("barriers", () => {
         type: "slow",
         actionLoss: "rl",
         hooks: () => ({
-          scoreRollout: () => Effect.as(Effect.yieldNow(), Credit.empty),
-          scoreGroup: (members) =>
-            Effect.as(
-              Effect.yieldNow(),
-              members.map(() => Credit.uniform(1))
-            )
+          scoreRollout: () => Effect.sync(() => Credit.empty),
+          scoreGroup: (members) => Effect.sync(() => members.map(() => Credit.uniform(1)))
         })
       })
       const watch = DependentSet.watch()
@@ -277,7 +273,8 @@ describe("barriers", () => {
         (scored) => Pipeline.dependentSets(scored, { watch }),
         Stream.filter(({ _tag }) => _tag === "Scored"),
         Stream.runCount,
-        Effect.provide(slow.layer())
+        Effect.provide(slow.layer()),
+        Effect.withTracerEnabled(false)
       )
       assert.strictEqual(count, 100_000)
       assert.deepStrictEqual(left(watch), [0, 0, 0])
