@@ -128,7 +128,7 @@ void Decoder::State::attendTask(const DecodeInput& input, const Task& task, int6
   };
   const auto push = [&](int64_t i, int64_t head) {
     const int64_t at = (start + i) * config.queryDim() + head * config.headDim;
-    queries.push_back({q.data() + at, attended.data() + at, nullptr, cache.length + i + 1});
+    queries.push_back({q.data() + at, attended.data() + at, cache.length + i + 1});
     if (static_cast<int>(queries.size()) == kernel.tileRows) flush();
   };
   for (int64_t i = task.from; i < task.to; i++) {

@@ -93,8 +93,7 @@ void layerForward(const LayerContext<T>& layer, T* next) {
   linear(compute, tokens, hidden, config.kvDim(), normed, at(layer.weights, offsets.v),
          at(layer.weights, offsets.vBias), v);
   T* attended = kept.attended.need(tokens * config.queryDim());
-  attention(compute, attentionShape(layer), layer.work.place(), kept.q.data(), kept.k.data(), v, attended,
-            kept.lse.need(tokens * config.heads));
+  attention(compute, attentionShape(layer), layer.work.place(), kept.q.data(), kept.k.data(), v, attended);
   T* middle = kept.middle.need(tokens * hidden);
   std::copy_n(layer.x, tokens * hidden, middle);
   linear(compute, tokens, config.queryDim(), hidden, attended, at(layer.weights, offsets.o),
@@ -140,7 +139,7 @@ void layerBackward(const LayerContext<T>& layer, T* stream, T* gradients) {
   T* dk = work.dk.need(tokens * config.kvDim());
   T* dv = work.dv.need(tokens * config.kvDim());
   attentionBackward(compute, attentionShape(layer), work.place(), kept.q.data(), kept.k.data(), kept.v.data(),
-                    kept.attended.data(), kept.lse.data(), dAttended, dq, dk, dv);
+                    kept.attended.data(), dAttended, dq, dk, dv);
   normed = normedInput(layer);
   rotatedHeadsBackward(layer, normed, config.heads, offsets.q, offsets.qBias, offsets.qNorm, kept.rawQ, kept.qRstd, dq,
                        dNormed, false, gradients);

@@ -56,7 +56,7 @@ struct Model<T>::State {
   }
 
   void runHead(const Compute& compute, const T* weights, Workspace<T>& work, const std::vector<Target>& list,
-               const std::function<double(int64_t, HeadResult<T>)>& use, T* dHidden, T* gradients) {
+               const std::function<double(int64_t, HeadResult)>& use, T* dHidden, T* gradients) {
     head<T>(compute, {config.hiddenSize, config.vocabSize}, list, work.hidden.data(), weights + layout.head(), use,
             dHidden, gradients == nullptr ? nullptr : gradients + layout.head());
   }
@@ -66,10 +66,10 @@ struct Model<T>::State {
     const std::vector<Target> list = needed(work, flags);
     std::fill_n(logprobs, work.tokens, T(0));
     std::fill_n(entropy, work.tokens, T(0));
-    const auto keep = [&](int64_t i, HeadResult<T> result) {
+    const auto keep = [&](int64_t i, HeadResult result) {
       const int64_t token = list[static_cast<size_t>(i)].token;
-      logprobs[token] = result.logprob;
-      entropy[token] = result.entropy;
+      logprobs[token] = T(result.logprob);
+      entropy[token] = T(result.entropy);
       return 0.0;
     };
     runHead(compute, weights, work, list, keep, nullptr, nullptr);
@@ -77,7 +77,7 @@ struct Model<T>::State {
 
   /** Head forward and backward in one sweep, then the layers. Uses the kept activations up. */
   void backward(const Compute& compute, const T* weights, const std::vector<Target>& list,
-                const std::function<double(int64_t, HeadResult<T>)>& use, T* gradients) {
+                const std::function<double(int64_t, HeadResult)>& use, T* gradients) {
     Workspace<T>& work = training;
     work.filled = false;
     const int64_t hidden = config.hiddenSize, count = work.tokens * hidden;
@@ -135,7 +135,7 @@ void Model<T>::backward(const Compute& compute, const T* weights, const T* gradi
     throw Error("ERR_STATE", "There is no forward pass to go back through. Call forward before each backward.");
   }
   const std::vector<Target> list = state_->targets(state_->training, [&](int64_t t) { return gradient[t] != T(0); });
-  const auto use = [&](int64_t i, HeadResult<T>) { return double(gradient[list[static_cast<size_t>(i)].token]); };
+  const auto use = [&](int64_t i, HeadResult) { return double(gradient[list[static_cast<size_t>(i)].token]); };
   state_->backward(compute, weights, list, use, gradients);
 }
 
@@ -146,11 +146,11 @@ void Model<T>::forwardBackward(const Compute& compute, const T* weights, const T
   std::fill_n(logprobs, tokens.tokens, T(0));
   std::fill_n(entropy, tokens.tokens, T(0));
   const std::vector<Target> list = state_->needed(state_->training, needed);
-  const auto use = [&](int64_t i, HeadResult<T> result) {
+  const auto use = [&](int64_t i, HeadResult result) {
     const int64_t token = list[static_cast<size_t>(i)].token;
-    logprobs[token] = result.logprob;
-    entropy[token] = result.entropy;
-    return tokenGradient(token, double(result.logprob));
+    logprobs[token] = T(result.logprob);
+    entropy[token] = T(result.entropy);
+    return tokenGradient(token, result.logprob);
   };
   state_->backward(compute, weights, list, use, gradients);
 }

@@ -18,7 +18,7 @@ struct LayerActivations {
   /** after rotation */
   Buffer<T> q, k;
   Buffer<T> v;
-  Buffer<T> attended, lse;
+  Buffer<T> attended;
   /** after attention and its residual */
   Buffer<T> middle, middleRstd;
   Buffer<T> gate, up;

@@ -84,14 +84,14 @@ struct AttentionShape {
   int64_t headDim;
 };
 
-/** Causal attention within each sequence, scaled by 1 / sqrt(headDim); lse[count, heads] is kept for backward. */
+/** Causal attention within each sequence, scaled by 1 / sqrt(headDim). */
 template <class T>
 void attention(const Compute& compute, const AttentionShape& shape, const Positions& positions, const T* q, const T* k,
-               const T* v, T* out, T* lse);
+               const T* v, T* out);
 
 template <class T>
 void attentionBackward(const Compute& compute, const AttentionShape& shape, const Positions& positions, const T* q,
-                       const T* k, const T* v, const T* out, const T* lse, const T* dOut, T* dq, T* dk, T* dv);
+                       const T* k, const T* v, const T* out, const T* dOut, T* dq, T* dk, T* dv);
 
 /** One prediction: the row of hidden states it comes from, the token that followed, where its result belongs. */
 struct Target {
@@ -101,10 +101,9 @@ struct Target {
   int64_t token;
 };
 
-template <class T>
 struct HeadResult {
-  T logprob;
-  T entropy;
+  double logprob;
+  double entropy;
 };
 
 /** Shapes of the head: w[vocab, width]. */
@@ -120,6 +119,6 @@ struct HeadShape {
  */
 template <class T>
 void head(const Compute& compute, const HeadShape& shape, const std::vector<Target>& targets, const T* hidden,
-          const T* w, const std::function<double(int64_t, HeadResult<T>)>& use, T* dHidden, T* dw);
+          const T* w, const std::function<double(int64_t, HeadResult)>& use, T* dHidden, T* dw);
 
 }  // namespace primerl

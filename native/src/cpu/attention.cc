@@ -40,7 +40,7 @@ void copyPadded(int64_t count, int64_t headDim, int64_t width, const T* source, 
 
 template <class T>
 void attendChunk(const Kernels<T>& kernel, const AttentionShape& shape, const ForwardTask& task, const T* q,
-                 const T* k, const T* v, T* out, T* lse) {
+                 const T* k, const T* v, T* out) {
   static thread_local Buffer<T> panelBuffer, valueBuffer, scratch;
   const int64_t headDim = shape.headDim, width = paddedWidth(kernel, headDim);
   const int64_t queryStride = shape.heads * headDim, keyStride = shape.kvHeads * headDim;
@@ -55,8 +55,8 @@ void attendChunk(const Kernels<T>& kernel, const AttentionShape& shape, const Fo
     for (int64_t i = task.from; i < task.to; i += kernel.tileRows) {
       const int rows = static_cast<int>(std::min<int64_t>(kernel.tileRows, task.to - i));
       for (int r = 0; r < rows; r++) {
-        const int64_t t = task.start + i + r, at = t * queryStride + head * headDim;
-        queries[static_cast<size_t>(r)] = {q + at, out + at, lse + t * shape.heads + head, i + r + 1};
+        const int64_t at = (task.start + i + r) * queryStride + head * headDim;
+        queries[static_cast<size_t>(r)] = {q + at, out + at, i + r + 1};
       }
       attentionBlock(kernel, rows, headDim, queries.data(), panels, values, scratch);
     }
@@ -73,7 +73,7 @@ class BackwardTask {
         keyStride_(shape.kvHeads * shape.headDim), blockRows_(4 * kernel.tileRows),
         scale_(T(1 / std::sqrt(static_cast<double>(shape.headDim)))) {}
 
-  void run(const T* q, const T* k, const T* v, const T* out, const T* lse, const T* dOut, T* dq, T* dk, T* dv) {
+  void run(const T* q, const T* k, const T* v, const T* out, const T* dOut, T* dq, T* dk, T* dv) {
     static thread_local Buffer<T> buffer;
     const int64_t panels = panelElements(kernel_, length_, headDim_), rows = length_ * width_;
     T* memory = buffer.need(2 * panels + 3 * rows + 4 * blockRows_ * width_ + 2 * blockRows_ * length_ +
@@ -104,7 +104,7 @@ class BackwardTask {
     const int64_t group = shape_.heads / shape_.kvHeads;
     for (int64_t head = kvHead_ * group; head < (kvHead_ + 1) * group; head++) {
       for (int64_t i = 0; i < length_; i += blockRows_) {
-        block(head, i, std::min(blockRows_, length_ - i), q, out, lse, dOut, dq);
+        block(head, i, std::min(blockRows_, length_ - i), q, out, dOut, dq);
       }
     }
     for (int64_t j = 0; j < length_; j++) {
@@ -114,7 +114,7 @@ class BackwardTask {
   }
 
  private:
-  void block(int64_t head, int64_t i, int64_t count, const T* q, const T* out, const T* lse, const T* dOut, T* dq) {
+  void block(int64_t head, int64_t i, int64_t count, const T* q, const T* out, const T* dOut, T* dq) {
     const int64_t seen = i + count, at = (start_ + i) * queryStride_ + head * headDim_;
     copyPadded(count, headDim_, width_, q + at, queryStride_, queryBlock_);
     for (int64_t n = 0; n < count * width_; n++) queryBlock_[n] *= scale_;
@@ -130,9 +130,9 @@ class BackwardTask {
       kernel_.packRows(rows, headDim_, outBlock_ + r * width_, width_, 1, packed_);
       timesPanels(kernel_, rows, headDim_, packed_, visible, valuePanels_, ds, seen);
       for (int row = 0; row < rows; row++) {
-        const int64_t length = i + r + row + 1, t = start_ + length - 1;
-        const int64_t place = t * queryStride_ + head * headDim_;
-        kernel_.expMinus(length, p + row * seen, lse[t * shape_.heads + head]);
+        const int64_t length = i + r + row + 1;
+        const int64_t place = (start_ + length - 1) * queryStride_ + head * headDim_;
+        kernel_.softmax(length, p + row * seen);
         const T pull = kernel_.dot(headDim_, out + place, dOut + place);
         kernel_.scoreGradient(length, ds + row * seen, p + row * seen, pull);
         std::fill(p + row * seen + length, p + (row + 1) * seen, T(0));
@@ -172,7 +172,7 @@ class BackwardTask {
 
 template <class T>
 void attention(const Compute& compute, const AttentionShape& shape, const Positions& positions, const T* q, const T* k,
-               const T* v, T* out, T* lse) {
+               const T* v, T* out) {
   std::vector<ForwardTask> tasks;
   for (size_t s = 0; s + 1 < positions.starts.size(); s++) {
     const int64_t start = positions.starts[s], length = positions.starts[s + 1] - start;
@@ -186,13 +186,13 @@ void attention(const Compute& compute, const AttentionShape& shape, const Positi
   std::stable_sort(tasks.begin(), tasks.end(), [](const ForwardTask& a, const ForwardTask& b) { return a.to > b.to; });
   const Kernels<T>& kernel = kernels<T>(compute.isa);
   compute.pool.parallelTasks(static_cast<int64_t>(tasks.size()), [&](int64_t index) {
-    attendChunk(kernel, shape, tasks[static_cast<size_t>(index)], q, k, v, out, lse);
+    attendChunk(kernel, shape, tasks[static_cast<size_t>(index)], q, k, v, out);
   });
 }
 
 template <class T>
 void attentionBackward(const Compute& compute, const AttentionShape& shape, const Positions& positions, const T* q,
-                       const T* k, const T* v, const T* out, const T* lse, const T* dOut, T* dq, T* dk, T* dv) {
+                       const T* k, const T* v, const T* out, const T* dOut, T* dq, T* dk, T* dv) {
   const int64_t sequences = static_cast<int64_t>(positions.starts.size()) - 1;
   std::vector<int64_t> order;
   for (int64_t s = 0; s < sequences; s++) order.push_back(s);
@@ -204,15 +204,15 @@ void attentionBackward(const Compute& compute, const AttentionShape& shape, cons
   compute.pool.parallelTasks(sequences * shape.kvHeads, [&](int64_t index) {
     const int64_t s = order[static_cast<size_t>(index / shape.kvHeads)];
     BackwardTask<T>(kernel, shape, positions.starts[static_cast<size_t>(s)], length(s), index % shape.kvHeads)
-        .run(q, k, v, out, lse, dOut, dq, dk, dv);
+        .run(q, k, v, out, dOut, dq, dk, dv);
   });
 }
 
-#define PRIMERL_ATTENTION(T)                                                                                       \
+#define PRIMERL_ATTENTION(T)                                                                                        \
   template void attention<T>(const Compute&, const AttentionShape&, const Positions&, const T*, const T*, const T*, \
-                             T*, T*);                                                                              \
+                             T*);                                                                                   \
   template void attentionBackward<T>(const Compute&, const AttentionShape&, const Positions&, const T*, const T*,   \
-                                     const T*, const T*, const T*, const T*, T*, T*, T*);
+                                     const T*, const T*, const T*, T*, T*, T*);
 
 PRIMERL_ATTENTION(float)
 PRIMERL_ATTENTION(double)

@@ -55,8 +55,6 @@ template <class T>
 struct QueryRow {
   const T* query;
   T* out;
-  /** null: not wanted */
-  T* lse;
   int64_t length;
 };
 

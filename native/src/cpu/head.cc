@@ -22,7 +22,7 @@ int64_t chunkRows(int64_t vocab) {
 
 template <class T>
 void head(const Compute& compute, const HeadShape& shape, const std::vector<Target>& targets, const T* hidden,
-          const T* w, const std::function<double(int64_t, HeadResult<T>)>& use, T* dHidden, T* dw) {
+          const T* w, const std::function<double(int64_t, HeadResult)>& use, T* dHidden, T* dw) {
   const Kernels<T>& kernel = kernels<T>(compute.isa);
   const int64_t width = shape.width, vocab = shape.vocab, total = static_cast<int64_t>(targets.size());
   const int64_t rowsPerChunk = std::min(total, chunkRows(vocab));
@@ -47,15 +47,16 @@ void head(const Compute& compute, const HeadShape& shape, const std::vector<Targ
       }
     });
     for (int64_t i = 0; i < count; i++) {
-      const T own = z[i * vocab + chunk[i].id] * (T(1) / T(chunk[i].temperature));
-      slope(i) = T(use(start + i, {own - stat(i).logSumExp, stat(i).entropy}));
+      const double below = double(z[i * vocab + chunk[i].id]) - double(stat(i).top);
+      const double logprob = below / double(chunk[i].temperature) - stat(i).logTotal;
+      slope(i) = T(use(start + i, {logprob, stat(i).entropy}));
     }
     if (dHidden == nullptr) continue;
 
     forRows(compute, count, vocab, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i++) {
         const T inverse = T(1) / T(chunk[i].temperature), scale = slope(i) * inverse;
-        kernel.logitGradient(vocab, z + i * vocab, inverse, stat(i).logSumExp, scale);
+        kernel.logitGradient(vocab, z + i * vocab, inverse, stat(i).top, T(stat(i).logTotal), scale);
         z[i * vocab + chunk[i].id] += scale;
       }
     });
@@ -68,8 +69,8 @@ void head(const Compute& compute, const HeadShape& shape, const std::vector<Targ
 }
 
 template void head<float>(const Compute&, const HeadShape&, const std::vector<Target>&, const float*, const float*,
-                          const std::function<double(int64_t, HeadResult<float>)>&, float*, float*);
+                          const std::function<double(int64_t, HeadResult)>&, float*, float*);
 template void head<double>(const Compute&, const HeadShape&, const std::vector<Target>&, const double*, const double*,
-                           const std::function<double(int64_t, HeadResult<double>)>&, double*, double*);
+                           const std::function<double(int64_t, HeadResult)>&, double*, double*);
 
 }  // namespace primerl

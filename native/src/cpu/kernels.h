@@ -7,11 +7,16 @@
 
 namespace primerl {
 
-/** Of z / temperature: the logarithm of the sum of exponentials, and the entropy of the softmax in nats. */
+/**
+ * Of z / temperature: log-probability = (z - top) / temperature - logTotal, where `top` is the largest z. Differences to
+ * the largest lose no digits, the logarithm of the whole sum would.
+ */
 template <class T>
 struct LogitStats {
-  T logSumExp;
-  T entropy;
+  T top;
+  double logTotal;
+  /** of the softmax, in nats */
+  double entropy;
 };
 
 /** Numbers of one AdamW step that are the same for every parameter. */
@@ -63,19 +68,16 @@ struct Kernels {
   /** Overwrites gate and up with their gradients. */
   void (*swigluBackward)(int64_t n, T* gate, T* up, const T* dy);
 
-  /** x = softmax(x); returns the logarithm of the sum of exponentials */
-  T (*softmax)(int64_t n, T* x);
-
-  /** x = exp(x - shift) */
-  void (*expMinus)(int64_t n, T* x, T shift);
+  /** x = softmax(x) */
+  void (*softmax)(int64_t n, T* x);
 
   /** ds = p * (ds - pull) */
   void (*scoreGradient)(int64_t n, T* ds, const T* p, T pull);
 
   LogitStats<T> (*logitStats)(int64_t n, const T* logits, T inverseTemperature);
 
-  /** z = -scale * exp(z * inverseTemperature - logSumExp) */
-  void (*logitGradient)(int64_t n, T* z, T inverseTemperature, T logSumExp, T scale);
+  /** z = -scale * exp((z - top) * inverseTemperature - logTotal) */
+  void (*logitGradient)(int64_t n, T* z, T inverseTemperature, T top, T logTotal, T scale);
 
   /** y += x */
   void (*add)(int64_t n, T* y, const T* x);

@@ -31,10 +31,22 @@ static inline void mapTwo(int64_t n, const T* x, const T* y, T* out, F f) {
 }
 
 template <class T>
+static double sumOfSquares(int64_t n, const T* x) {
+  double part[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int j = 0; j < 8; j++) part[j] += double(x[i + j]) * double(x[i + j]);
+  }
+  for (; i < n; i++) part[i % 8] += double(x[i]) * double(x[i]);
+  return ((part[0] + part[4]) + (part[1] + part[5])) + ((part[2] + part[6]) + (part[3] + part[7]));
+}
+
+/** An error of the scale would move all logits of a row together, so it keeps the digits that one T drops. */
+template <class T>
 static T rmsNorm(int64_t n, const T* x, const T* w, T eps, T* y) {
-  const T mean = dot(n, x, x) / T(n) + eps;
-  const T rstd = T(1) / (sizeof(T) == 4 ? T(__builtin_sqrtf(float(mean))) : T(__builtin_sqrt(double(mean))));
-  mapTwo(n, x, w, y, [rstd](V<T> xs, V<T> ws) { return xs * splat(rstd) * ws; });
+  const double exact = 1 / __builtin_sqrt(sumOfSquares(n, x) / double(n) + double(eps));
+  const T rstd = T(exact), rest = T(exact - double(rstd));
+  mapTwo(n, x, w, y, [=](V<T> xs, V<T> ws) { return (xs * splat(rest) + xs * splat(rstd)) * ws; });
   return rstd;
 }
 
@@ -114,7 +126,7 @@ static T maximum(int64_t n, const T* x) {
 }
 
 template <class T>
-static T softmax(int64_t n, T* x) {
+static void softmax(int64_t n, T* x) {
   constexpr int lanes = Lanes<T>::count;
   const T top = maximum(n, x);
   V<T> sum = {};
@@ -124,20 +136,12 @@ static T softmax(int64_t n, T* x) {
     store(x + i, e);
     sum += e;
   }
-  T total = 0;
   if (i < n) {
     storePart(x + i, n - i, exponential(loadPart(x + i, n - i, top) - splat(top)));
     sum += loadPart(x + i, n - i, T(0));
   }
-  total = horizontalSum<T>(sum);
-  const T scale = T(1) / total;
+  const T scale = T(1) / horizontalSum<T>(sum);
   mapTwo(n, x, x, x, [scale](V<T> e, V<T>) { return e * splat(scale); });
-  return top + T(__builtin_log(double(total)));
-}
-
-template <class T>
-static void expMinus(int64_t n, T* x, T shift) {
-  mapTwo(n, x, x, x, [shift](V<T> v, V<T>) { return exponential(v - splat(shift)); });
 }
 
 template <class T>
@@ -172,13 +176,13 @@ static LogitStats<T> logitStats(int64_t n, const T* logits, T inverseTemperature
     weighted += double(horizontalSum<T>(moment));
   }
   const double logTotal = __builtin_log(total);
-  return {T(double(top) * double(inverseTemperature) + logTotal), T(logTotal - weighted / total)};
+  return {top, logTotal, logTotal - weighted / total};
 }
 
 template <class T>
-static void logitGradient(int64_t n, T* z, T inverseTemperature, T logSumExp, T scale) {
+static void logitGradient(int64_t n, T* z, T inverseTemperature, T top, T logTotal, T scale) {
   mapTwo(n, z, z, z, [=](V<T> v, V<T>) {
-    return splat(-scale) * exponential(v * splat(inverseTemperature) - splat(logSumExp));
+    return splat(-scale) * exponential((v - splat(top)) * splat(inverseTemperature) - splat(logTotal));
   });
 }
 
@@ -240,7 +244,6 @@ static Kernels<T> makeKernels() {
           swiglu<T>,
           swigluBackward<T>,
           softmax<T>,
-          expMinus<T>,
           scoreGradient<T>,
           logitStats<T>,
           logitGradient<T>,
