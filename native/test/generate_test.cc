@@ -172,6 +172,18 @@ void drawsFollowTheDistribution() {
     CHECK(std::fabs(static_cast<double>(count[id]) / n - std::exp(logits[id] / 0.8) / total) < 0.01);
 }
 
+void temperatureDividesLogits() {
+  current = "TOK-01: the temperature divides logits, not log-probabilities";
+  const std::vector<float> logits = {2, 1, 0};
+  Sampler sampler;
+  Sampling sampling;
+  sampling.temperature = 0.5f;
+  for (uint32_t i = 0; i < 100; ++i) {
+    const Draw draw = sampler.draw(logits.data(), 3, sampling, i);
+    if (draw.id == 0) CHECK(std::fabs(draw.logprob + 0.1429) < 1e-4);
+  }
+}
+
 void filtersKeepTheMostProbable() {
   current = "top-k, top-p and min-p keep the most probable tokens";
   const std::vector<float> logits = {std::log(0.1f), std::log(0.4f), std::log(0.05f), std::log(0.25f), std::log(0.2f)};
@@ -503,6 +515,7 @@ void closingEndsEverything() {
 int main() {
   randomNumbersAreTheSameOnEveryMachine();
   drawsFollowTheDistribution();
+  temperatureDividesLogits();
   filtersKeepTheMostProbable();
   largeNucleusIsFoundInPieces();
   logitsThatAreNotNumbersAreAnError();

@@ -20,7 +20,7 @@ std::vector<Element> copyOf(const Napi::TypedArrayOf<Element>& array) {
 Napi::TypedArray typedArray(const Napi::Value& value, const std::string& name, napi_typedarray_type type,
                             const char* typeName) {
   if (!value.IsTypedArray() || value.As<Napi::TypedArray>().TypedArrayType() != type)
-    throwTypeError(value.Env(), name + " must be a " + typeName);
+    throwTypeError(value.Env(), name + " must be " + (typeName[0] == 'I' ? "an " : "a ") + typeName);
   return value.As<Napi::TypedArray>();
 }
 
