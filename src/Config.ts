@@ -93,10 +93,9 @@ const load = <A, I, C, R>(
           .filter(sound)
           .map((finding) => ofFinding(tree, finding))
       )
-      if (all.length === 0) {
-        const own = yield* check(config)
-        all.push(...own.map((finding) => ofFinding(tree, finding)))
-      }
+      const own = (yield* check(config)).filter(sound).map((finding) => ofFinding(tree, finding))
+      // A rule and an algorithm may object to the same key: once is enough.
+      all.push(...own.filter((found) => !all.some(({ key, line }) => key === found.key && line === found.line)))
       if (all.length === 0) return { config, tree }
     }
     return yield* new ConfigError({ problems: all })

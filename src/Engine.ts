@@ -1,7 +1,8 @@
 /** The embedded engine as one Layer: everything that a program needs to train a policy in its own process. */
+
+import * as os from "node:os"
 import * as NodeContext from "@effect/platform-node/NodeContext"
 import * as Layer from "effect/Layer"
-import * as os from "node:os"
 import * as Checkpoint from "./Checkpoint.ts"
 import * as Journal from "./Journal.ts"
 import * as Permits from "./Permits.ts"

@@ -18,6 +18,9 @@ import * as Environment from "./Environment.ts"
 import { Inference } from "./Inference.ts"
 import type { JournalError } from "./Journal.ts"
 import * as MicroBatch from "./MicroBatch.ts"
+import type { Permits } from "./Permits.ts"
+import type { Renderer } from "./Renderer.ts"
+import type { EvalReport } from "./Report.ts"
 import type * as Rollout from "./Rollout.ts"
 import * as Sampler from "./Sampler.ts"
 import * as State from "./State.ts"
@@ -55,6 +58,10 @@ export interface Options<E, R> {
   readonly maxErrorRate?: number | undefined
   /** times a step plans more groups because too few rollouts counted (3) */
   readonly maxRefills?: number | undefined
+  /** what is measured on the weights that a step made, before anything else is generated; none unless given */
+  readonly evaluate?:
+    | ((step: number) => Effect.Effect<ReadonlyArray<EvalReport>, never, Inference | Renderer | Permits>)
+    | undefined
   /** steps in a row without any signal after which the run stops (10) */
   readonly maxEmptyBatches?: number | undefined
 }
@@ -68,6 +75,12 @@ export class OrchestratorError extends Data.TaggedError("OrchestratorError")<{
     return `step ${this.step}: ${this.reason}`
   }
 }
+
+/** Weights that are the same on both sides give nearly the same log-probabilities; more than this is another distribution. */
+const largestLogRatio = 0.05
+
+const mismatch = (logRatio: number) =>
+  `trainer and inference have the same weights and disagree by ${logRatio.toFixed(3)} nats per token (at most ${largestLogRatio} is rounding): the sampler's log-probabilities are not those of the distribution it samples from; they must be taken at the sampling temperature, over the whole vocabulary, on the published weights`
 
 /** Where the loop is between two steps. */
 interface Position<E> {
@@ -119,6 +132,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
       const serving = yield* Ref.make(firstStep - 1)
       const dispatcher = yield* Dispatcher.make(sources, Ref.get(serving))
 
+      const policyVersionOf = (step: number) => Math.max(0, step - 1 - lag)
       const plan = (rollouts: number, policyVersion: number) =>
         Ref.modify(cursor, (at) => {
           const next = Sampler.plan(sources, { seed, rollouts, policyVersion, cursor: at })
@@ -127,7 +141,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
 
       /** Dispatches groups until enough rollouts count; what one round brings decides the next, in plan order. */
       const fill = Effect.fn("Orchestrator.fill")(function* (step: number) {
-        const policyVersion = Math.max(0, step - 1 - lag)
+        const policyVersion = policyVersionOf(step)
         const items: Array<Dispatcher.Item> = []
         const counted = () => items.filter(StepSummary.isCompiled).length
         for (let round = 0; round <= maxRefills && counted() < batchSize; round++) {
@@ -155,6 +169,10 @@ export const steps = <E, R>(options: Options<E, R>) =>
         const packed = MicroBatch.pack(StepSummary.samples(items), { maxSequenceLength })
         const empty = packed.tokens === 0
         const trained = empty ? undefined : yield* trainer.step(packed, step)
+        const fresh = step - 1 === policyVersionOf(step)
+        if (fresh && trained !== undefined && trained.logRatio > largestLogRatio) {
+          return yield* new OrchestratorError({ step, reason: mismatch(trained.logRatio) })
+        }
         const emptyBatches = empty ? at.emptyBatches + 1 : 0
         if (emptyBatches >= maxEmptyBatches) {
           return yield* new OrchestratorError({
@@ -166,11 +184,21 @@ export const steps = <E, R>(options: Options<E, R>) =>
         const aheadFailed = ahead !== undefined && Exit.isFailure(yield* Fiber.await(ahead))
         yield* inference.adopt(yield* trainer.publish(step))
         yield* Ref.set(serving, step)
+        const evaluations = options.evaluate === undefined ? [] : yield* options.evaluate(step)
         // A checkpoint promises that the next step's rollouts are journaled.
         if (!aheadFailed) yield* checkpoints.afterStep({ step, steps, state: snapshot })
 
         const seconds = ((yield* Clock.currentTimeMillis) - started) / 1000
-        const report = StepSummary.report({ step, steps, items, packed, trained, seconds, previous: at.reward })
+        const report = StepSummary.report({
+          step,
+          steps,
+          items,
+          packed,
+          trained,
+          seconds,
+          previous: at.reward,
+          evaluations
+        })
         const next: Position<E> = {
           step: step + 1,
           emptyBatches,

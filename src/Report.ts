@@ -36,6 +36,8 @@ export interface StepReport {
   readonly seconds: number
   /** false when the gradient was not finite and the weights were left alone */
   readonly optimizerApplied: boolean
+  /** of the weights that this step made, where some were due */
+  readonly evaluations: ReadonlyArray<EvalReport>
 }
 
 /** One step of supervised fine-tuning. @category model */

@@ -131,6 +131,13 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
       State.layer(restored)
     ).pipe(Layer.provideMerge(layerPolicy))
 
+    const evaluations = yield* evaluationsOf(config, {})
+    const evaluate = (step: number) =>
+      Effect.forEach(
+        evaluations.filter(({ interval }) => interval !== undefined && step % interval === 0),
+        ({ options }) => Evaluation.run({ ...options, model: `step ${step}`, policyVersion: step })
+      )
+
     const started = yield* Clock.currentTimeMillis
     const seen = [...rewards]
     const steps = Orchestrator.steps({
@@ -141,7 +148,8 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
       maxSequenceLength: trainer.model.seqLen,
       lag: orchestrator.offPolicy.maxSteps === 0 ? 0 : 1,
       seed,
-      maxErrorRate: orchestrator.maxErrorRate
+      maxErrorRate: orchestrator.maxErrorRate,
+      evaluate
     }).pipe(
       Stream.tap((report) => {
         seen.push(report.reward)
@@ -196,6 +204,23 @@ export const sft = (config: Config.SftConfig) =>
     return { directory, rewards: [], steps }
   })
 
+/** Every evaluation source with its environment, and how many steps lie between its evaluations. */
+const evaluationsOf = (config: Config.TrainConfig, { examples }: { readonly examples?: number | undefined }) =>
+  Effect.forEach(config.orchestrator.eval.source, (source) =>
+    Effect.gen(function* () {
+      const environment = yield* Environments.resolve(source.env, config.seed)
+      const options: Omit<Evaluation.Options, "model"> = {
+        name: source.name,
+        environment,
+        seed: config.seed,
+        examples: examples ?? source.numExamples ?? environment.examples.size("eval"),
+        groupSize: source.groupSize,
+        sampling: samplingOf(source.sampling)
+      }
+      return { interval: source.interval, options }
+    })
+  )
+
 /**
  * Measures a policy on what its environments hold out: one report per evaluation source, as each is done.
  *
@@ -205,27 +230,14 @@ export const evaluate = (
   config: Config.TrainConfig,
   options: { readonly model?: string | undefined; readonly examples?: number | undefined }
 ) => {
-  const { orchestrator, seed, trainer } = config
+  const { orchestrator, trainer } = config
   const model = options.model ?? config.model.name
   const layer = Policy.layerInference(model, {
     threads: threadsOf(trainer.engine.threads),
     maxSequenceLength: orchestrator.seqLen
   }).pipe(Layer.provideMerge(Policy.layerText(model)), Layer.merge(Permits.layer(orchestrator.maxInflight)))
-  return Stream.fromIterable(orchestrator.eval.source).pipe(
-    Stream.mapEffect((source) =>
-      Effect.gen(function* () {
-        const environment = yield* Environments.resolve(source.env, seed)
-        return yield* Evaluation.run({
-          name: source.name,
-          environment,
-          model,
-          seed,
-          examples: options.examples ?? source.numExamples ?? environment.examples.size("eval"),
-          groupSize: source.groupSize,
-          sampling: samplingOf(source.sampling)
-        })
-      })
-    ),
+  return Stream.unwrap(Effect.map(evaluationsOf(config, options), Stream.fromIterable)).pipe(
+    Stream.mapEffect((evaluation) => Evaluation.run({ ...evaluation.options, model })),
     Stream.provideSomeLayer(layer)
   )
 }
@@ -250,12 +262,20 @@ export const check = (config: Config.TrainDraft): Effect.Effect<ReadonlyArray<Co
       const environment = yield* Effect.either(Environments.resolve(source.env, config.seed))
       if (Either.isLeft(environment)) findings.push({ keys: [[...at, "env", "id"]], what: environment.left.message })
       const algorithm = yield* Effect.either(registry.resolve(source.algo))
-      if (Either.isLeft(algorithm)) findings.push({ keys: [[...at, "algo", "type"]], what: algorithm.left.message })
-      else {
-        const { groupSize, name } = source
-        for (const problem of algorithm.right.check({ name, groupSize, seats: ["policy"], frozen: false })) {
-          findings.push({ keys: [[...at, ...problem.path.split(".")]], what: problem.message })
+      if (Either.isLeft(algorithm)) {
+        const error = algorithm.left
+        const problems =
+          error._tag === "AlgorithmConfigError" ? error.problems : [{ path: "type", message: error.message }]
+        for (const { message, path } of problems) {
+          // An inherited algorithm stands at the default's place.
+          const own = [...at, "algo", ...path.split(".")]
+          findings.push({ keys: [own, ["orchestrator", "algo", ...path.split(".")]], what: message })
         }
+        continue
+      }
+      const { groupSize, name } = source
+      for (const { message, path } of algorithm.right.check({ name, groupSize, seats: ["policy"], frozen: false })) {
+        findings.push({ keys: [[...at, ...path.split(".")]], what: message })
       }
     }
     return findings

@@ -2,9 +2,9 @@
 import type { Item } from "./Dispatcher.ts"
 import type { PackedBatch } from "./MicroBatch.ts"
 import type { Compiled } from "./Pipeline.ts"
-import type { StepReport } from "./Report.ts"
+import type { EvalReport, StepReport } from "./Report.ts"
 import type { TrainReport } from "./Trainer/Trainer.ts"
-import type { TrainingSample } from "./TrainingSample.ts"
+import { isCe, isRefKl, isRl, type TrainingSample } from "./TrainingSample.ts"
 
 /** @category guards */
 export const isCompiled = (item: Item): item is Compiled => item._tag !== "Absent"
@@ -73,10 +73,7 @@ const memberTokens = (packed: PackedBatch): number => {
   let members = 0
   for (const { samples } of packed.microBatches.flat()) {
     for (const s of samples) {
-      for (let i = 1; i < s.tokenIds.length; i++) {
-        const rl = s.mask[i] === 1 && (s.rlWeights === undefined || s.rlWeights[i] !== 0)
-        if (rl || (s.ceWeights?.[i] ?? 0) !== 0 || (s.refKlWeights?.[i] ?? 0) !== 0) members++
-      }
+      for (let i = 1; i < s.tokenIds.length; i++) if (isRl(s, i) || isCe(s, i) || isRefKl(s, i)) members++
     }
   }
   return members
@@ -93,6 +90,7 @@ export const report = (of: {
   readonly seconds: number
   /** reward of the step before */
   readonly previous: number | undefined
+  readonly evaluations: ReadonlyArray<EvalReport>
 }): StepReport => {
   const { packed, seconds, step, steps, trained } = of
   const compiled = of.items.filter(isCompiled)
@@ -119,6 +117,7 @@ export const report = (of: {
     metrics: meanMetrics(compiled),
     tokensPerSecond: seconds > 0 ? packed.tokens / seconds : 0,
     seconds,
-    optimizerApplied: trained?.applied ?? false
+    optimizerApplied: trained?.applied ?? false,
+    evaluations: of.evaluations
   }
 }

@@ -14,7 +14,7 @@ const layer = (options: Checkpoint.Options) =>
     Layer.provide(PackedLoss.layerMock({ logprobs: ({ logprobs }) => logprobs }))
   )
 
-const after = (options: Checkpoint.Options, steps: ReadonlyArray<number>, last: number) =>
+const writeAfter = (options: Checkpoint.Options, steps: ReadonlyArray<number>, last: number) =>
   Effect.gen(function* () {
     const { afterStep } = yield* Checkpoint.Checkpoints
     for (const step of steps) yield* afterStep({ step, steps: last, state: { sampler: { groups: step } } })
@@ -26,7 +26,7 @@ describe("Checkpoint", () => {
   it.scoped("is written at every interval and after the last step, and read back", () =>
     Effect.gen(function* () {
       const directory = yield* (yield* FileSystem.FileSystem).makeTempDirectoryScoped()
-      yield* after({ directory, interval: 4 }, numbers(10), 10)
+      yield* writeAfter({ directory, interval: 4 }, numbers(10), 10)
       expect(yield* Checkpoint.list(directory)).toEqual([4, 8, 10])
       expect(yield* Checkpoint.read(`${directory}/step_8`)).toEqual({ step: 8, state: { sampler: { groups: 8 } } })
     }).pipe(Effect.provide(NodeContext.layer))
@@ -53,7 +53,7 @@ describe("Checkpoint", () => {
   it.scoped("removes what has expired as it goes", () =>
     Effect.gen(function* () {
       const directory = yield* (yield* FileSystem.FileSystem).makeTempDirectoryScoped()
-      yield* after({ directory, interval: 1, keepLast: 2, keepInterval: 3 }, numbers(7), 7)
+      yield* writeAfter({ directory, interval: 1, keepLast: 2, keepInterval: 3 }, numbers(7), 7)
       expect(yield* Checkpoint.list(directory)).toEqual([3, 6, 7])
     }).pipe(Effect.provide(NodeContext.layer))
   )

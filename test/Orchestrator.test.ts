@@ -4,6 +4,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import * as Stream from "effect/Stream"
 import Grpo from "../src/algorithms/Grpo.ts"
@@ -280,6 +281,84 @@ describe("Orchestrator", () => {
       expect(reports[0]?.rollouts).toBe(64)
       expect(more).toBeGreaterThan(32)
       expect(more).toBeLessThan(64)
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("TOK-02: log-probabilities of another distribution than the sampled one stop the run at once", () => {
+    const { layer, seen } = setup()
+    return Effect.gen(function* () {
+      const raw = Mock.layerMock().pipe(
+        // What a server reports that forgets the temperature: off by the same amount on every token.
+        Layer.provide(PackedLoss.layerMock({ logprobs: ({ logprobs }) => logprobs.map((logprob) => logprob - 0.2) }))
+      )
+      const exit = yield* Effect.exit(
+        collect(Orchestrator.steps({ ...base, sources: [source] })).pipe(Effect.provide(raw))
+      )
+      expect(failure(exit)).toMatch(/step 1: .*disagree by 0\.200 nats.*sampling temperature/s)
+      expect(seen.checkpoints).toEqual([])
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("ASYNC-05: a task that always fails costs its own groups and holds up nobody", () => {
+    const one = Environment.make({
+      name: "letters",
+      tasks: ["task 0", "task 1", "task 2"],
+      reward: (task, { reply }) => {
+        if (task === "task 1") throw new Error("task 1 has no solution")
+        return reply === "a" ? 1 : 0
+      }
+    })
+    const { layer } = setup()
+    return Effect.gen(function* () {
+      const reports = yield* collect(
+        Orchestrator.steps({ ...base, steps: 3, sources: [{ ...source, environment: one }] })
+      )
+      expect(reports.map(({ rollouts }) => rollouts >= 16)).toEqual([true, true, true])
+      expect(reports[0]?.absent).toEqual({ "Failed/task": 8 })
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("ASYNC-01: what is dispatched before new weights are applied is stamped with the old ones", () =>
+    Effect.gen(function* () {
+      const applied = yield* Ref.make(0)
+      const inner = yield* Effect.provide(Inference, letters)
+      const stamped: Array<readonly [stamp: number, applied: number]> = []
+      const policy: InferenceService = {
+        ...inner,
+        generate: (promptIds, sampling) =>
+          Effect.flatMap(Ref.get(applied), (policyVersion) =>
+            Effect.map(inner.generate(promptIds, sampling), (one) => ({ ...one, policyVersion }))
+          ),
+        adopt: ({ version }) => Effect.yieldNow().pipe(Effect.zipRight(Ref.set(applied, version)))
+      }
+      const { layer } = setup({ policy: Layer.succeed(Inference, policy) })
+      const journal = Layer.succeed(Journal.Journal, {
+        find: () => Option.none(),
+        append: (_, ended) =>
+          Effect.map(Ref.get(applied), (now) => {
+            if (ended._tag === "Rollout") stamped.push([ended.policyVersion, now])
+          })
+      })
+      yield* collect(Orchestrator.steps({ ...base, sources: [source] })).pipe(
+        Effect.provide(journal),
+        Effect.provide(layer)
+      )
+      expect(new Set(stamped.map(([stamp]) => stamp))).toEqual(new Set([0, 1, 2]))
+      expect(stamped.every(([stamp, now]) => stamp === now)).toBe(true)
+    })
+  )
+
+  it.effect("CKPT-08: evaluations run once at each due step, on the weights that the step made", () => {
+    const { layer } = setup()
+    const due: Array<number> = []
+    return Effect.gen(function* () {
+      const evaluate = (step: number) =>
+        Effect.sync(() => {
+          if (step % 2 === 0) due.push(step)
+          return []
+        })
+      yield* collect(Orchestrator.steps({ ...base, sources: [source], evaluate }))
+      expect(due).toEqual([2, 4])
     }).pipe(Effect.provide(layer))
   })
 })

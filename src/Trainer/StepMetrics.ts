@@ -1,5 +1,6 @@
 /** What a step's log-probabilities and entropies say about it, over exactly the tokens that were trained. */
 import type { MicroBatch } from "../MicroBatch.ts"
+import { isCe, isRefKl, isRl } from "../TrainingSample.ts"
 import type { NativeLossReport } from "./Native.ts"
 import type { RlLoss } from "./RlLoss.ts"
 import type { TrainReport } from "./Trainer.ts"
@@ -7,6 +8,7 @@ import type { TrainReport } from "./Trainer.ts"
 /** Running sums and what they are over. @category model */
 export interface StepMetrics {
   mismatchKl: number
+  logRatio: number
   ratioTokens: number
   masked: number
   rlTokens: number
@@ -17,6 +19,7 @@ export interface StepMetrics {
 /** @category constructors */
 export const empty = (): StepMetrics => ({
   mismatchKl: 0,
+  logRatio: 0,
   ratioTokens: 0,
   masked: 0,
   rlTokens: 0,
@@ -49,15 +52,15 @@ export const add = (metrics: StepMetrics, batch: MicroBatch, loss: RlLoss, repor
   let start = 0
   for (const length of batch.sequenceLengths) {
     for (let t = start + 1; t < start + length; t++) {
-      const rl = batch.mask[t] === 1 && (batch.rlWeights === undefined || batch.rlWeights[t] !== 0)
-      const refKl = (batch.refKlWeights?.[t] ?? 0) !== 0
+      const [rl, refKl] = [isRl(batch, t), isRefKl(batch, t)]
       if (rl) rlMembers.push(t)
       if (rl || refKl) {
         const delta = logprobs[t]! - batch.logprobs[t]!
         metrics.mismatchKl += Math.exp(delta) - delta - 1
+        metrics.logRatio += Math.abs(delta)
         metrics.ratioTokens++
       }
-      if (rl || refKl || (batch.ceWeights?.[t] ?? 0) !== 0) {
+      if (rl || refKl || isCe(batch, t)) {
         metrics.entropy += entropy[t]!
         metrics.trainedTokens++
       }
@@ -71,8 +74,11 @@ export const add = (metrics: StepMetrics, batch: MicroBatch, loss: RlLoss, repor
 const mean = (sum: number, count: number) => (count === 0 ? 0 : sum / count)
 
 /** @category getters */
-export const means = (metrics: StepMetrics): Pick<TrainReport, "entropy" | "maskedShare" | "mismatchKl"> => ({
+export const means = (
+  metrics: StepMetrics
+): Pick<TrainReport, "entropy" | "logRatio" | "maskedShare" | "mismatchKl"> => ({
   mismatchKl: mean(metrics.mismatchKl, metrics.ratioTokens),
+  logRatio: mean(metrics.logRatio, metrics.ratioTokens),
   entropy: mean(metrics.entropy, metrics.trainedTokens),
   maskedShare: mean(metrics.masked, metrics.rlTokens)
 })

@@ -15,6 +15,8 @@ export interface TrainReport {
   readonly loss: { readonly total: number; readonly rl: number; readonly ce: number; readonly refKl: number }
   /** mean of r − ln r − 1 over the members of `rl` and `refKl`, r = p(trainer)/p(sampler); 0 without such members */
   readonly mismatchKl: number
+  /** mean of |ln r| over the same members; close to 0 when trainer and sampler have the same weights */
+  readonly logRatio: number
   /** mean entropy, in nats, of the distributions that the trained tokens were drawn from */
   readonly entropy: number
   /** share of `rl` members whose policy term the loss masked, the probability having moved too far */

@@ -26,6 +26,7 @@ export const row = (report: StepReport): Readonly<Record<string, number>> => ({
   "batch/zero_signal": report.zeroSignal,
   ...under("absent", report.absent),
   ...under("metrics", report.metrics),
+  ...Object.fromEntries(report.evaluations.map(({ name, reward }) => [`eval/${name}/reward`, reward.mean])),
   "time/step": report.seconds,
   "perf/tokens_per_second": report.tokensPerSecond
 })

@@ -31,6 +31,7 @@ export const stepReport = (step: number, change: Partial<StepReport> = {}): Step
   tokensPerSecond: 12_345,
   seconds: 1.25,
   optimizerApplied: true,
+  evaluations: [],
   ...change
 })
 

@@ -1,0 +1,157 @@
+import { createHash } from "node:crypto"
+import { fileURLToPath } from "node:url"
+import * as FileSystem from "@effect/platform/FileSystem"
+import * as NodeContext from "@effect/platform-node/NodeContext"
+import { describe, expect, it } from "@effect/vitest"
+import * as Chunk from "effect/Chunk"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Stream from "effect/Stream"
+import * as Config from "../src/Config.ts"
+import * as Run from "../src/Run.ts"
+
+const rl = fileURLToPath(new URL("../examples/reverse-text/rl.toml", import.meta.url))
+const policy = fileURLToPath(new URL("../examples/reverse-text/policy", import.meta.url))
+
+const load = (outputDir: string, ...sets: ReadonlyArray<string>) =>
+  Config.loadTrain(
+    [rl],
+    [
+      `output_dir=${outputDir}`,
+      "max_steps=4",
+      "orchestrator.batch_size=16",
+      "orchestrator.group_size=4",
+      "orchestrator.train.sampling.max_completion_tokens=12",
+      "ckpt.interval=2",
+      "trainer.engine.threads=2",
+      ...sets
+    ]
+  )
+
+const open = (outputDir: string, options: { readonly resume?: boolean; readonly sets?: ReadonlyArray<string> } = {}) =>
+  Effect.flatMap(load(outputDir, ...(options.sets ?? [])), (config) =>
+    Run.train(config, { resume: options.resume ?? false })
+  )
+
+const failure = <A, E>(exit: Exit.Exit<A, E>) => (Exit.isFailure(exit) ? String(exit.cause) : "succeeded")
+
+/** What a run left behind: rows without the clock's columns, and a digest of the final weights. */
+const remains = (directory: Run.Started<unknown>["directory"], step = 4) =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    const rows = (yield* fs.readFileString(directory.metrics))
+      .trimEnd()
+      .split("\n")
+      .map((line) => Object.entries(JSON.parse(line)).filter(([column]) => !/^(time|perf)\//.test(column)))
+    const weights = yield* fs.readFile(`${directory.checkpoints}/step_${step}/model.safetensors`)
+    return { rows, weights: createHash("sha256").update(weights).digest("hex") }
+  })
+
+const inTemporary = <A, E>(
+  body: (directory: string) => Effect.Effect<A, E, NodeContext.NodeContext>
+): Effect.Effect<A, unknown, never> =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      return yield* body(yield* (yield* FileSystem.FileSystem).makeTempDirectoryScoped())
+    })
+  ).pipe(Effect.provide(NodeContext.layer))
+
+describe("Run", () => {
+  it.effect("two runs of one seed agree bit for bit, another seed does not", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const once = (...sets: ReadonlyArray<string>) =>
+          Effect.gen(function* () {
+            const started = yield* open(directory, { sets })
+            yield* Stream.runDrain(started.steps)
+            return yield* remains(started.directory)
+          })
+        const [a, b, c] = [yield* once(), yield* once("trainer.engine.threads=1"), yield* once("seed=99")]
+        expect(a.rows).toHaveLength(4)
+        expect(b).toEqual(a)
+        expect(c.weights).not.toBe(a.weights)
+      })
+    )
+  )
+
+  it.effect("CKPT-06: a run that was stopped goes on to the same metrics and weights", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const whole = yield* open(`${directory}/whole`)
+        yield* Stream.runDrain(whole.steps)
+        const expected = yield* remains(whole.directory)
+        // Stopped with one step after its checkpoint done and the next under way.
+        for (const done of [1, 3]) {
+          const place = `${directory}/stopped-after-${done}`
+          const stopped = yield* open(place)
+          yield* Stream.runDrain(Stream.take(stopped.steps, done))
+          const again = yield* open(place, { resume: true })
+          expect(again.directory.resumedFrom).toBe(done === 3 ? 2 : undefined)
+          expect(again.rewards).toHaveLength(done === 3 ? 2 : 0)
+          const reports = Chunk.toReadonlyArray(yield* Stream.runCollect(again.steps))
+          expect(reports[0]?.step).toBe(done === 3 ? 3 : 1)
+          expect(yield* remains(again.directory)).toEqual(expected)
+        }
+      })
+    )
+  )
+
+  it.effect("a finished run has nothing left to do, and goes on when it is given more steps", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        yield* Stream.runDrain((yield* open(directory, { sets: ["max_steps=2"] })).steps)
+        const finished = yield* open(directory, { resume: true, sets: ["max_steps=2"] })
+        expect(yield* Stream.runCount(finished.steps)).toBe(0)
+        const longer = yield* open(directory, { resume: true, sets: ["max_steps=3"] })
+        expect(yield* Stream.runCount(longer.steps)).toBe(1)
+      })
+    )
+  )
+
+  it.effect("a sequence longer than the limit is cut or refused, never a crash", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const { steps } = yield* open(directory, {
+          sets: ["max_steps=1", "orchestrator.seq_len=24", "orchestrator.train.sampling.max_completion_tokens=8"]
+        })
+        const exit = yield* Effect.exit(Stream.runCollect(steps))
+        if (Exit.isFailure(exit)) expect(failure(exit)).toMatch(/NothingTrainable|prompt/)
+        else expect(Chunk.toReadonlyArray(exit.value)[0]?.absent).toHaveProperty("NothingTrainable")
+      })
+    )
+  )
+
+  it.effect("a policy that cannot be used says why before anything is trained", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const broken = (name: string, change: (path: string) => Effect.Effect<unknown, unknown>) =>
+          Effect.gen(function* () {
+            const path = `${directory}/${name}`
+            yield* fs.copy(policy, path)
+            yield* change(path)
+            const exit = yield* Effect.exit(
+              Effect.flatMap(open(`${directory}/runs`, { sets: [`model.name=${path}`] }), ({ steps }) =>
+                Stream.runDrain(steps)
+              )
+            )
+            return failure(exit)
+          })
+        const cut = yield* broken("cut", (path) =>
+          Effect.flatMap(fs.readFile(`${path}/model.safetensors`), (bytes) =>
+            fs.writeFile(`${path}/model.safetensors`, bytes.subarray(0, bytes.length - 1000))
+          )
+        )
+        expect(cut).toMatch(/cut\/model\.safetensors/)
+        const small = yield* broken("small", (path) =>
+          Effect.flatMap(fs.readFileString(`${path}/tokenizer.json`), (text) =>
+            fs.writeFileString(`${path}/tokenizer.json`, text.replaceAll('"id": 261', '"id": 9999'))
+          )
+        )
+        expect(small).toMatch(/vocabulary/)
+        const gone = yield* broken("gone", (path) => fs.remove(path, { recursive: true }))
+        expect(gone).toMatch(/gone/)
+      })
+    )
+  )
+})
