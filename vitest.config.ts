@@ -1,6 +1,10 @@
+import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
 
+const source = (path: string) => fileURLToPath(new URL(path, import.meta.url))
+
 export default defineConfig({
+  resolve: { alias: { "primerl/testing": source("src/testing/index.ts"), primerl: source("src/index.ts") } },
   test: {
     include: ["test/**/*.test.ts"],
     testTimeout: 60_000,

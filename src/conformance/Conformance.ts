@@ -1,6 +1,7 @@
 /** Runs every case of a folder, and says how far the package is from each record. */
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
+import type { Options } from "../Trainer/Engine.ts"
 import { CaseError, type Check, passes } from "./Check.ts"
 import * as Losses from "./Losses.ts"
 import * as Models from "./Models.ts"
@@ -18,14 +19,14 @@ const list = (directory: string) =>
  *
  * @category checks
  */
-export const run = (folder: string) =>
+export const run = (folder: string, options: { readonly isa?: Options["isa"] } = {}) =>
   Effect.gen(function* () {
     const names = yield* list(folder)
     const checks: Array<Check> = []
     if (names.includes("loss.json")) checks.push(...(yield* Losses.check(folder)))
     if (names.includes("packing.json")) checks.push(...(yield* Packing.check(folder)))
     const models = names.includes("models") ? yield* list(`${folder}/models`) : []
-    for (const name of models) checks.push(...(yield* Models.check(folder, name)))
+    for (const name of models) checks.push(...(yield* Models.check(folder, name, options.isa)))
     if (checks.length === 0) {
       return yield* new CaseError({
         file: folder,

@@ -36,8 +36,8 @@ const noteEach = (
   }
 }
 
-/** The checks of `models/NAME`. @category checks */
-export const check = (folder: string, name: string) =>
+/** The checks of `models/NAME`, on one instruction set or the best that the processor has. @category checks */
+export const check = (folder: string, name: string, isa?: Engine.Options["isa"]) =>
   Effect.gen(function* () {
     const directory = `${folder}/models/${name}`
     const record = yield* Cases.read(`${directory}/expected.json`, Cases.ModelCase)
@@ -46,7 +46,7 @@ export const check = (folder: string, name: string) =>
     if (loss.native === undefined) {
       return yield* new CaseError({ file: directory, reason: `loss ${loss.type} has no native kernel` })
     }
-    const engine = yield* Engine.open(directory, { threads: 2, trainable: true })
+    const engine = yield* Engine.open(directory, { threads: 2, trainable: true, isa })
     const batch = batchOf(record)
     const score = engine.score(batch.tokenIds, batch.sequenceLengths, batch.temperatures)
     const tally = new Tally(`models/${name}`)

@@ -342,6 +342,18 @@ layer(NodeFileSystem.layer)("training", (it) => {
     })
   )
 
+  it.scoped("PACK-01: the last token of a sample is not scored against the first of the next", () =>
+    Effect.gen(function* () {
+      const engine = yield* tinyEngine()
+      const score = (b: ReadonlyArray<number>) => engine.score(ids(10, 11, 12, ...b), ids(3, 2), ones(5))
+      const one = yield* score([20, 21])
+      const other = yield* score([49, 48])
+      expect([one.logprobs[0], one.logprobs[3]]).toEqual([0, 0])
+      expect(other.logprobs.subarray(0, 3)).toEqual(one.logprobs.subarray(0, 3))
+      expect(one.logprobs[4]).not.toBe(other.logprobs[4])
+    })
+  )
+
   it.scoped("NORM-01, NORM-02: gradients do not depend on how samples are packed", () =>
     Effect.gen(function* () {
       const engine = yield* tinyEngine()

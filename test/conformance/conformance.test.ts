@@ -5,6 +5,8 @@ import { expect, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { passes, Tally } from "../../src/conformance/Check.ts"
 import * as Conformance from "../../src/conformance/Conformance.ts"
+import * as Models from "../../src/conformance/Models.ts"
+import * as Addon from "../../src/Trainer/Addon.ts"
 
 const cases = fileURLToPath(new URL("../data/cases", import.meta.url))
 
@@ -26,6 +28,18 @@ layer(NodeFileSystem.layer)("conformance", (it) => {
         new Set(["loss.json", "packing.json", "models/llama-rope-scaled", "models/qwen2-untied", "models/qwen3-tied"])
       )
       expect(Conformance.table(checks).split("\n").length).toBe(checks.length + 1)
+    })
+  )
+
+  it.effect("so are the models on every instruction set that this processor has", () =>
+    Effect.gen(function* () {
+      const { isa } = (yield* Addon.load).cpu()
+      const all = ["scalar", "avx2", "avx512"] as const
+      for (const one of all.slice(0, all.indexOf(isa) + 1)) {
+        for (const name of ["qwen3-tied", "qwen2-untied", "llama-rope-scaled"]) {
+          expect((yield* Models.check(cases, name, one)).filter((check) => !passes(check))).toEqual([])
+        }
+      }
     })
   )
 

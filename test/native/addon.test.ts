@@ -257,6 +257,60 @@ describe("arguments", () => {
   })
 })
 
+describe("loss kernels", () => {
+  const of = (more: Partial<NativeBatch>): NativeBatch => ({
+    tokenIds: new Int32Array(4),
+    sequenceLengths: Int32Array.of(4),
+    temperatures: new Float32Array(4).fill(1),
+    mask: Uint8Array.of(0, 1, 1, 0),
+    logprobs: Float32Array.of(0, -1.1, -1.2, 0),
+    advantages: Float32Array.of(0, 1, 1, 0),
+    referenceLogprobs: undefined,
+    rlWeights: undefined,
+    ceWeights: undefined,
+    refKlWeights: undefined,
+    ...more
+  })
+  const dppo = { kernel: "dppo", maskLow: 0.2, maskHigh: 0.2, advantageTau: 1, klTau: 0 } as const
+  const counts = { rl: 1, ce: 1, refKl: 1 }
+  const trainer = Float32Array.of(0, -1, -1, 0)
+
+  it("NUM-01: a masked token whose ratio overflows is skipped, never multiplied by 0", () => {
+    const healthy = addon.packedLoss(trainer, of({ mask: Uint8Array.of(0, 1, 0, 0) }), counts, dppo)
+    for (const sampled of [-100, -800, Number.NEGATIVE_INFINITY]) {
+      const { gradient, rl } = addon.packedLoss(
+        trainer,
+        of({ logprobs: Float32Array.of(0, -1.1, sampled, 0) }),
+        counts,
+        dppo
+      )
+      expect(rl).toBe(healthy.rl)
+      expect([...gradient]).toEqual([...healthy.gradient])
+    }
+  })
+
+  it("NUM-03: what stands outside the mask, NaN included, changes nothing", () => {
+    const clean = addon.packedLoss(trainer, of({}), counts, dppo)
+    const dirty = addon.packedLoss(
+      Float32Array.of(Number.NaN, -1, -1, Number.NaN),
+      of({ logprobs: Float32Array.of(Number.NaN, -1.1, -1.2, 7), advantages: Float32Array.of(3, 1, 1, Number.NaN) }),
+      counts,
+      dppo
+    )
+    expect(dirty).toEqual(clean)
+  })
+
+  it("NORM-05: no member gives loss 0, not 0/0", () => {
+    const none = addon.packedLoss(
+      trainer,
+      of({ mask: new Uint8Array(4), ceWeights: new Float32Array(4) }),
+      { rl: 0, ce: 0, refKl: 0 },
+      dppo
+    )
+    expect(none).toEqual({ rl: 0, ce: 0, refKl: 0, gradient: new Float32Array(4) })
+  })
+})
+
 describe("the processor", () => {
   it("is told, and every instruction set that it has gives nearly the same", async () => {
     const { cores, isa } = addon.cpu()
