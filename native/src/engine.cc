@@ -31,11 +31,6 @@ Engine::Engine(const ModelConfig& config, const Options& options)
       closed_(options.closed),
       thread_([this] { loop(); }) {}
 
-Engine::~Engine() {
-  close();
-  thread_.join();
-}
-
 Engine::Ticket Engine::enqueue(Job job) {
   Ticket ticket = job.ticket;
   {
@@ -81,6 +76,11 @@ void Engine::close() {
     wake_.notify_one();
   }
   for (Job& job : waiting) job.end(disposed());
+}
+
+void Engine::stop() {
+  close();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Engine::runJob(Job& job) {

@@ -36,8 +36,7 @@ class Engine {
   using Ticket = std::shared_ptr<Cancel>;
 
   Engine(const ModelConfig& config, const Options& options);
-  /** Closes and waits for the thread. */
-  ~Engine();
+  ~Engine() { stop(); }
 
   const ModelConfig& config() const { return network_.config(); }
   const Layout& layout() const { return network_.layout(); }
@@ -52,6 +51,9 @@ class Engine {
 
   /** Ends everything with ERR_DISPOSED, without waiting; later jobs end so too. */
   void close();
+
+  /** Closes and waits for the thread; one thread at a time may call it. */
+  void stop();
 
  private:
   struct Job {

@@ -45,6 +45,12 @@ Napi::Function SnapshotObject::define(Napi::Env env) {
 SnapshotObject::SnapshotObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<SnapshotObject>(info) {
   if (info.Length() != 1 || !info[0].IsExternal()) throwTypeError(info.Env(), "snapshots are made by an engine");
   snapshot_ = *info[0].As<Napi::External<Snapshot>>().Data();
+  // The garbage collector must know what a snapshot weighs, or it lets old ones pile up.
+  Napi::MemoryManagement::AdjustExternalMemory(info.Env(), size());
+}
+
+void SnapshotObject::Finalize(Napi::BasicEnv env) {
+  if (snapshot_) Napi::MemoryManagement::AdjustExternalMemory(env, -size());
 }
 
 Napi::Object SnapshotObject::wrap(Napi::Env env, Snapshot snapshot) {
@@ -59,7 +65,7 @@ Snapshot SnapshotObject::unwrap(const Napi::Value& value) {
 }
 
 Napi::Value SnapshotObject::bytes(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), static_cast<double>(snapshot_->size() * sizeof(float)));
+  return Napi::Number::New(info.Env(), static_cast<double>(size()));
 }
 
 Napi::Function EngineObject::define(Napi::Env env) {

@@ -13,12 +13,14 @@ class SnapshotObject : public Napi::ObjectWrap<SnapshotObject> {
  public:
   static Napi::Function define(Napi::Env env);
   explicit SnapshotObject(const Napi::CallbackInfo& info);
+  void Finalize(Napi::BasicEnv env) override;
 
   static Napi::Object wrap(Napi::Env env, Snapshot snapshot);
   static Snapshot unwrap(const Napi::Value& value);
 
  private:
   Napi::Value bytes(const Napi::CallbackInfo& info);
+  int64_t size() const { return static_cast<int64_t>(snapshot_->size() * sizeof(float)); }
   Snapshot snapshot_;
 };
 

@@ -63,7 +63,9 @@ void Environment::receive(Napi::Env env, Napi::Function, Environment* environmen
 }
 
 void Environment::shutDown() {
+  // All are asked before any is waited for. JavaScript may still hold engines: their threads must end here all the same.
   for (auto& engine : engines_) engine.second->close();
+  for (auto& engine : engines_) engine.second->stop();
   engines_.clear();
   pending_.clear();
   channel_.Release();
