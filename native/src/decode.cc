@@ -71,6 +71,13 @@ struct Decoder::State {
 
   int64_t count() const { return starts.back(); }
 
+  /** Packed weights and caches are arranged for one instruction set. */
+  void checkIsa(const Compute& compute) const {
+    if (compute.isa == isa) return;
+    throw Error("ERR_STATE", std::string("The decoder was made for ") + isaName(isa) + ", but is asked to run " +
+                                 isaName(compute.isa) + ". Make one for each instruction set.");
+  }
+
   void begin(const std::vector<DecodeInput>& inputs);
   void attend(const Compute& compute, const std::vector<DecodeInput>& inputs, int64_t layer);
   void attendTask(const DecodeInput& input, const Task& task, int64_t layer);
@@ -200,6 +207,7 @@ void Decoder::load(const Compute& compute, const float* weights) {
   const ModelConfig& config = state.config;
   const int64_t hidden = config.hiddenSize, inner = config.intermediateSize;
   const auto vector = [&](int64_t at, int64_t size) { return Vector(weights + at, weights + at + size); };
+  state.checkIsa(compute);
   state.loaded = false;
   state.embeddings = vector(state.layout.embedding(), config.vocabSize * hidden);
   state.finalNorm = vector(state.layout.finalNorm(), hidden);
@@ -230,6 +238,7 @@ void Decoder::extend(const Compute& compute, const std::vector<DecodeInput>& inp
   const ModelConfig& config = state.config;
   const int64_t hidden = config.hiddenSize, number = static_cast<int64_t>(inputs.size());
   if (number == 0) return;
+  state.checkIsa(compute);
   state.begin(inputs);
   embedding(compute, state.count(), hidden, state.ids.data(), state.embeddings.data(),
             state.x.need(state.count() * hidden));

@@ -146,6 +146,10 @@ void refusalsChangeNothing() {
   check::that(cache.length() == 10 && other.length() == 0, "a refused step leaves all caches as they were");
   machine.extend({{&cache, tokens.data() + 10, 9}});
   check::that(machine.extend({{&cache, &tokens[19], 1}})[0] == machine.alone(tokens, 20)[0], "and decoding goes on");
+  if (detectIsa() != Isa::scalar) {
+    const Compute foreign{machine.pool, Isa::scalar};
+    check::throws("ERR_STATE", [&] { machine.decoder.load(foreign, machine.weights.data()); }, "another instruction set");
+  }
   Decoder empty(config, detectIsa());
   KvCache blank = empty.newCache();
   check::throws("ERR_STATE", [&] { empty.extend(machine.compute, {{&blank, tokens.data(), 1}}, logits.data()); },
