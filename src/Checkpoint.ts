@@ -29,6 +29,8 @@ export interface Step {
   readonly step: number
   /** last step of the run */
   readonly steps: number
+  /** the next step's rollouts, on weights older than these, are journaled */
+  readonly ahead: boolean
   /** every state cell, encoded, as it was before the next step's rollouts */
   readonly state: Readonly<Record<string, unknown>>
 }
@@ -49,6 +51,7 @@ const Manifest = Schema.parseJson(
   Schema.Struct({
     format_version: Schema.Number,
     step: Schema.Number,
+    ahead: Schema.Boolean,
     state: Schema.Record({ key: Schema.String, value: Schema.Unknown })
   })
 )
@@ -105,7 +108,7 @@ export const read = (directory: string) =>
         reason: `its format version is ${manifest.format_version}, this primerl reads ${formatVersion}; resume it with the version that wrote it`
       })
     }
-    return { step: manifest.step, state: manifest.state }
+    return { step: manifest.step, ahead: manifest.ahead, state: manifest.state }
   }).pipe(
     Effect.mapError((cause) =>
       cause._tag === "CheckpointError" ? cause : new CheckpointError({ directory, reason: cause.message })
@@ -145,6 +148,7 @@ export const layerDirectory = (options: Options) =>
           const manifest = yield* Schema.encode(Manifest)({
             format_version: formatVersion,
             step: at.step,
+            ahead: at.ahead,
             state: at.state
           })
           yield* fs.writeFileString(path.join(partial, "checkpoint.json"), manifest)

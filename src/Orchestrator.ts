@@ -47,6 +47,8 @@ export interface Options<E, R> {
   readonly steps: number
   /** first step of this process: one more than the step it resumes from (1) */
   readonly firstStep?: number | undefined
+  /** the first step's rollouts come from the weights that it starts from, as the older ones are gone (false) */
+  readonly fresh?: boolean | undefined
   /** rollouts per step that count: groups are whole, so a step may hold a few more (128) */
   readonly batchSize?: number | undefined
   /** tokens of a micro-batch (2048) */
@@ -99,6 +101,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
       const {
         batchSize = 128,
         firstStep = 1,
+        fresh = false,
         lag = 1,
         maxEmptyBatches = 10,
         maxErrorRate = 0.5,
@@ -132,7 +135,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
       const serving = yield* Ref.make(firstStep - 1)
       const dispatcher = yield* Dispatcher.make(sources, Ref.get(serving))
 
-      const policyVersionOf = (step: number) => Math.max(0, step - 1 - lag)
+      const policyVersionOf = (step: number) => (fresh && step === firstStep ? step - 1 : Math.max(0, step - 1 - lag))
       const plan = (rollouts: number, policyVersion: number) =>
         Ref.modify(cursor, (at) => {
           const next = Sampler.plan(sources, { seed, rollouts, policyVersion, cursor: at })
@@ -169,8 +172,8 @@ export const steps = <E, R>(options: Options<E, R>) =>
         const packed = MicroBatch.pack(StepSummary.samples(items), { maxSequenceLength })
         const empty = packed.tokens === 0
         const trained = empty ? undefined : yield* trainer.step(packed, step)
-        const fresh = step - 1 === policyVersionOf(step)
-        if (fresh && trained !== undefined && trained.logRatio > largestLogRatio) {
+        const sameWeights = step - 1 === policyVersionOf(step)
+        if (sameWeights && trained !== undefined && trained.logRatio > largestLogRatio) {
           return yield* new OrchestratorError({ step, reason: mismatch(trained.logRatio) })
         }
         const emptyBatches = empty ? at.emptyBatches + 1 : 0
@@ -186,7 +189,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
         yield* Ref.set(serving, step)
         const evaluations = options.evaluate === undefined ? [] : yield* options.evaluate(step)
         // A checkpoint promises that the next step's rollouts are journaled.
-        if (!aheadFailed) yield* checkpoints.afterStep({ step, steps, state: snapshot })
+        if (!aheadFailed) yield* checkpoints.afterStep({ step, steps, ahead: ahead !== undefined, state: snapshot })
 
         const seconds = ((yield* Clock.currentTimeMillis) - started) / 1000
         const report = StepSummary.report({

@@ -29,6 +29,7 @@ import * as Metrics from "./run/metrics.ts"
 import * as Policy from "./run/Policy.ts"
 import * as Sft from "./Sft.ts"
 import * as State from "./State.ts"
+import * as ModelConfig from "./Trainer/ModelConfig.ts"
 
 /** Anything that ends a run; the cause says where and what to do. @category errors */
 export class RunError extends Data.TaggedError("RunError")<{ readonly cause: { readonly message: string } }> {
@@ -103,11 +104,13 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
     const { maxSteps, model, orchestrator, run, seed, trainer } = config
     const sources = yield* Effect.forEach(orchestrator.train.source, (source) => sourceOf(source, seed))
     const loss = yield* Losses.resolve(trainer.loss)
+    // A directory that holds no model is found out before the run gets a folder.
+    yield* ModelConfig.read(model.name)
     const place = { outputDir: config.outputDir, name: run.name, config: Config.trainToml(config) }
     const directory = yield* options.resume ? Directory.resume(place) : Directory.create(place)
     const { resumedFrom } = directory
     const weights = resumedFrom === undefined ? model.name : `${directory.checkpoints}/step_${resumedFrom}`
-    const restored = resumedFrom === undefined ? {} : (yield* Checkpoint.read(weights)).state
+    const restored = resumedFrom === undefined ? undefined : yield* Checkpoint.read(weights)
     const rewards = (yield* Directory.readMetrics(directory.metrics, maxSteps)).map((row) => Number(row.reward))
 
     const threads = threadsOf(trainer.engine.threads)
@@ -128,7 +131,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
       Checkpoint.layerDirectory({ directory: directory.checkpoints, ...config.ckpt }),
       Journal.layerFile({ directory: directory.rollouts, from: (resumedFrom ?? 0) + 1 }),
       Permits.layer(orchestrator.maxInflight),
-      State.layer(restored)
+      State.layer(restored?.state)
     ).pipe(Layer.provideMerge(layerPolicy))
 
     const evaluations = yield* evaluationsOf(config, {})
@@ -144,6 +147,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
       sources,
       steps: maxSteps,
       firstStep: (resumedFrom ?? 0) + 1,
+      fresh: restored !== undefined && !restored.ahead,
       batchSize: orchestrator.batchSize,
       maxSequenceLength: trainer.model.seqLen,
       lag: orchestrator.offPolicy.maxSteps === 0 ? 0 : 1,
@@ -170,6 +174,7 @@ export const sft = (config: Config.SftConfig) =>
   Effect.gen(function* () {
     const { data, engine, maxSteps, model, optim, run, saveTo, scheduler, seed } = config
     const conversations = yield* Conversations.of(data, seed)
+    yield* ModelConfig.read(model.name)
     const place = { outputDir: config.outputDir, name: run.name, config: Config.sftToml(config) }
     const directory = yield* Directory.create(place)
     const loss = yield* Losses.resolve({ type: "dppo" })
@@ -192,7 +197,7 @@ export const sft = (config: Config.SftConfig) =>
           maxSequenceLength: data.seqLen
         }).pipe(
           Stream.tap((report) => appendLine(directory.metrics, Metrics.sftRow(report))),
-          Stream.tap(({ step }) => checkpoints.afterStep({ step, steps: maxSteps, state: {} })),
+          Stream.tap(({ step }) => checkpoints.afterStep({ step, steps: maxSteps, ahead: false, state: {} })),
           Stream.tap(({ step }) =>
             step === maxSteps && saveTo !== undefined
               ? Checkpoint.copyModel(`${directory.checkpoints}/step_${step}`, saveTo)

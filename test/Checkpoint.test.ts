@@ -17,7 +17,8 @@ const layer = (options: Checkpoint.Options) =>
 const writeAfter = (options: Checkpoint.Options, steps: ReadonlyArray<number>, last: number) =>
   Effect.gen(function* () {
     const { afterStep } = yield* Checkpoint.Checkpoints
-    for (const step of steps) yield* afterStep({ step, steps: last, state: { sampler: { groups: step } } })
+    for (const step of steps)
+      yield* afterStep({ step, steps: last, ahead: step < last, state: { sampler: { groups: step } } })
   }).pipe(Effect.provide(layer(options)))
 
 const numbers = (to: number) => Array.from({ length: to }, (_, i) => i + 1)
@@ -28,7 +29,11 @@ describe("Checkpoint", () => {
       const directory = yield* (yield* FileSystem.FileSystem).makeTempDirectoryScoped()
       yield* writeAfter({ directory, interval: 4 }, numbers(10), 10)
       expect(yield* Checkpoint.list(directory)).toEqual([4, 8, 10])
-      expect(yield* Checkpoint.read(`${directory}/step_8`)).toEqual({ step: 8, state: { sampler: { groups: 8 } } })
+      expect(yield* Checkpoint.read(`${directory}/step_8`)).toEqual({
+        step: 8,
+        ahead: true,
+        state: { sampler: { groups: 8 } }
+      })
     }).pipe(Effect.provide(NodeContext.layer))
   )
 
@@ -62,7 +67,10 @@ describe("Checkpoint", () => {
     Effect.gen(function* () {
       const fs = yield* FileSystem.FileSystem
       const directory = yield* fs.makeTempDirectoryScoped()
-      yield* fs.writeFileString(`${directory}/checkpoint.json`, '{"format_version":999,"step":3,"state":{}}')
+      yield* fs.writeFileString(
+        `${directory}/checkpoint.json`,
+        '{"format_version":999,"step":3,"ahead":true,"state":{}}'
+      )
       const exit = yield* Effect.exit(Checkpoint.read(directory))
       expect(Exit.isFailure(exit) && String(exit.cause)).toMatch(/format version is 999, this primerl reads 1/)
     }).pipe(Effect.provide(NodeContext.layer))
