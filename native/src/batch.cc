@@ -51,7 +51,8 @@ void validateBatch(const ModelConfig& config, const Batch& batch) {
   for (int64_t t = 0; t < batch.tokens; t++) {
     if (batch.refKlWeights[t] != 0) {
       refuse("Token " + std::to_string(t) +
-             " has a refKl weight, but the batch has no reference log-probabilities. Score it with the reference model.");
+             " has a refKl weight, but the batch has no reference log-probabilities. Score it with the reference "
+             "model.");
     }
   }
 }

@@ -24,7 +24,9 @@ Layout::Layout(const ModelConfig& config) {
   const auto matrix = [&](const std::string& name, int64_t out, int64_t in) {
     return add(name + ".weight", {out, in}, TensorKind::matrix);
   };
-  const auto norm = [&](const std::string& name, int64_t size) { return add(name + ".weight", {size}, TensorKind::norm); };
+  const auto norm = [&](const std::string& name, int64_t size) {
+    return add(name + ".weight", {size}, TensorKind::norm);
+  };
   const auto bias = [&](bool wanted, const std::string& name, int64_t size) {
     return wanted ? add(name + ".bias", {size}, TensorKind::bias) : absent;
   };

@@ -1,6 +1,6 @@
 #include "primerl/adamw.h"
 
-#include "check.h"
+#include "expect.h"
 
 using namespace primerl;
 

@@ -148,7 +148,8 @@ void refusalsChangeNothing() {
   check::that(machine.extend({{&cache, &tokens[19], 1}})[0] == machine.alone(tokens, 20)[0], "and decoding goes on");
   if (detectIsa() != Isa::scalar) {
     const Compute foreign{machine.pool, Isa::scalar};
-    check::throws("ERR_STATE", [&] { machine.decoder.load(foreign, machine.weights.data()); }, "another instruction set");
+    check::throws("ERR_STATE", [&] { machine.decoder.load(foreign, machine.weights.data()); },
+                  "another instruction set");
   }
   Decoder empty(config, detectIsa());
   KvCache blank = empty.newCache();

@@ -1,7 +1,7 @@
 // Products of every instruction set against sums in double, and the promise that a row's bits do not depend on others.
 #include "primerl/gemm.h"
 
-#include "check.h"
+#include "expect.h"
 
 using namespace primerl;
 

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "check.h"
+#include "expect.h"
 
 using namespace primerl;
 

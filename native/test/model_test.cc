@@ -223,7 +223,8 @@ void layoutIsComplete() {
     }
     check::that(dense && next == layout.total(), std::string(named.name) + ": the arena has no gaps");
     check::that(layout.tensors().front().name == "model.embed_tokens.weight", "the embedding is first");
-    check::that((layout.head() == layout.embedding()) == named.config.tieWordEmbeddings, "a tied head is the embedding");
+    check::that((layout.head() == layout.embedding()) == named.config.tieWordEmbeddings,
+                "a tied head is the embedding");
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "check.h"
+#include "expect.h"
 #include "primerl/batch.h"
 #include "primerl/layout.h"
 
@@ -112,7 +112,9 @@ struct Sample {
     size_t end = begin;
     for (size_t s = from; s < to; s++) end += size_t(lengths[s]);
     Sample some;
-    const auto cut = [&](const auto& all, auto& out) { out.assign(all.begin() + long(begin), all.begin() + long(end)); };
+    const auto cut = [&](const auto& all, auto& out) {
+      out.assign(all.begin() + long(begin), all.begin() + long(end));
+    };
     cut(ids, some.ids);
     cut(temperatures, some.temperatures);
     cut(logprobs, some.logprobs);

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "check.h"
+#include "expect.h"
 
 using namespace primerl;
 using Vec = std::vector<double>;

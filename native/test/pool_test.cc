@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "check.h"
+#include "expect.h"
 #include "primerl/cancel.h"
 
 using namespace primerl;

@@ -14,8 +14,9 @@
 namespace primerl {
 
 /**
- * Threads that wait for work: a bounded spin, then sleep. The calling thread works too and never waits for a thread that
- * has not begun. One thread at a time may call; a call from inside a task runs on the spot. The first exception of a task is thrown to the caller once all are done.
+ * Threads that wait for work: a bounded spin, then sleep. The calling thread works too and never waits for a thread
+ * that has not begun. One thread at a time may call; a call from inside a task runs on the spot. The first exception of
+ * a task is thrown to the caller once all are done.
  */
 class Pool {
  public:
@@ -26,7 +27,7 @@ class Pool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /** Calls `task(begin, end)` for at most one contiguous range per thread; each is at least `grain` long if it can be. */
+  /** Calls `task(begin, end)` for at most one range per thread; each is at least `grain` long if it can be. */
   template <class Task>
   void parallelFor(int64_t count, Task&& task, int64_t grain = 1) {
     using Body = std::remove_reference_t<Task>;

@@ -63,7 +63,7 @@ class Product {
 
  private:
   void block(int64_t m0, int64_t m, int64_t n0, int64_t n, int64_t k0, int64_t k, bool rightPacked) {
-    // not thread_local inside the tasks: all threads share the caller's two buffers
+    // of the calling thread; the tasks share them through the pointers
     static thread_local Buffer<T> leftBuffer, rightBuffer;
     const int64_t height = kernel_.tileRows, width = kernel_.tileColumns;
     const int64_t leftPanels = ceilDivide(m, height), rightPanels = ceilDivide(n, width);
