@@ -1,12 +1,10 @@
-import * as FileSystem from "@effect/platform/FileSystem"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { expect, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Engine from "../../src/Trainer/Engine.ts"
 import type { NativeBatch } from "../../src/Trainer/Native.ts"
-import * as Safetensors from "../../src/Trainer/Safetensors.ts"
-import { configOnly, recorded, recordedModels, tinyConfig, tinyEngine } from "./models.ts"
+import { configOnly, tinyConfig, tinyEngine } from "./models.ts"
 
 const ids = (...values: ReadonlyArray<number>) => Int32Array.from(values)
 const ones = (length: number) => new Float32Array(length).fill(1)
@@ -27,7 +25,6 @@ const batch = (more: Partial<NativeBatch> = {}): NativeBatch => ({
 const counts = { rl: 4, ce: 0, refKl: 0 }
 const loss = { kernel: "dppo", maskLow: 0.2, maskHigh: 0.2, advantageTau: 1, klTau: 1e-3 } as const
 const adamw = { learningRate: 1e-2, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0, maxGradNorm: 1 }
-const prompt = { topP: 1, topK: 0, minP: 0, stopTokenIds: ids(), temperature: 1 }
 
 /** All weights, one after the other. */
 const weights = (engine: Engine.Engine) =>
