@@ -20,7 +20,7 @@ export const command = Command.make("train", { files, set, resume }, ({ files, s
     const { write, writeError } = yield* Output
     const { directory, rewards, steps } = yield* runs.train(config, { resume })
     yield* write(`run folder: ${directory}\n`)
-    yield* show(display(rewards), config.maxSteps, steps).pipe(
+    yield* show(display({ directory, rewards }), config.maxSteps, steps).pipe(
       Effect.onInterrupt(() => writeError(`interrupted; the same command with --resume goes on from ${directory}\n`))
     )
   })

@@ -65,10 +65,31 @@ export const ending = (rewards: ReadonlyArray<number>): ReadonlyArray<string> =>
     ? []
     : [`reward: first 5 steps ${mean(rewards.slice(0, 5))}, last 5 steps ${mean(rewards.slice(-5))}`]
 
-/** `before`: rewards of the steps that an earlier part of the run has done. @category rendering */
-export const display = (before: ReadonlyArray<number>): Display<StepReport> => ({
+/** Where to look next, once the last step is done. */
+const next = (directory: string, last: StepReport | undefined): ReadonlyArray<string> =>
+  last === undefined || last.step < last.steps
+    ? []
+    : [
+        `policy:   ${directory}/checkpoints/step_${last.step}`,
+        `evaluate: primerl eval ${directory}/config.toml --model ${directory}/checkpoints/step_${last.step}`,
+        `rollouts: ${directory}/rollouts`
+      ]
+
+/** @category model */
+export interface Past {
+  /** the run's folder */
+  readonly directory: string
+  /** rewards of the steps that an earlier part of the run has done */
+  readonly rewards: ReadonlyArray<number>
+}
+
+/** @category rendering */
+export const display = ({ directory, rewards }: Past): Display<StepReport> => ({
   columns,
   remark,
-  curve: { label: "reward", value: ({ reward }) => reward, before },
-  ending: (reports) => ending([...before, ...reports.map(({ reward }) => reward)])
+  curve: { label: "reward", value: ({ reward }) => reward, before: rewards },
+  ending: (reports) => [
+    ...next(directory, reports.at(-1)),
+    ...ending([...rewards, ...reports.map(({ reward }) => reward)])
+  ]
 })

@@ -19,7 +19,7 @@ import { type Kept, output, stepReport } from "../kit.ts"
 const bare = { colour: false, unicode: true }
 const ascii = { colour: false, unicode: false }
 const coloured = { colour: true, unicode: true }
-const train = display([])
+const train = display({ directory: "/runs/one", rewards: [] })
 
 describe("numbers", () => {
   it("stay short and never turn what is not finite into a number", () => {
