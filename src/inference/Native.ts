@@ -28,7 +28,8 @@ export const make = (engine: Engine, options: Options = {}): InferenceService =>
   // Policy versions by the engine's own number of its weights, so that a generation is stamped with what it really used
   // even when new weights were queued between its request and its start.
   const versions = new Map<number, number>()
-  let latest = options.version ?? 0
+  /** of the weights that the engine came with, which no `adopt` has numbered */
+  const initial = options.version ?? 0
   const failed = (error: NativeError) =>
     new InferenceError({
       endpoint,
@@ -60,7 +61,7 @@ export const make = (engine: Engine, options: Options = {}): InferenceService =>
                 tokenIds,
                 logprobs,
                 finishReason,
-                policyVersion: versions.get(weightsVersion) ?? latest
+                policyVersion: versions.get(weightsVersion) ?? initial
               })),
               Effect.mapError(failed)
             ),
@@ -77,13 +78,7 @@ export const make = (engine: Engine, options: Options = {}): InferenceService =>
     },
     adopt: ({ snapshot, version }) =>
       engine.adopt(snapshot).pipe(
-        Effect.tap((number) =>
-          Effect.sync(() => {
-            versions.set(number, version)
-            latest = version
-          })
-        ),
-        Effect.asVoid,
+        Effect.map((number) => void versions.set(number, version)),
         Effect.mapError(failed),
         Effect.uninterruptible
       )
