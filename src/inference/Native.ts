@@ -78,7 +78,8 @@ export const make = (engine: Engine, options: Options = {}): InferenceService =>
     },
     adopt: ({ snapshot, version }) =>
       engine.adopt(snapshot).pipe(
-        Effect.map((number) => void versions.set(number, version)),
+        Effect.tap((number) => Effect.sync(() => versions.set(number, version))),
+        Effect.asVoid,
         Effect.mapError(failed),
         Effect.uninterruptible
       )
