@@ -6,7 +6,6 @@
 import * as os from "node:os"
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Clock from "effect/Clock"
-import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
@@ -31,21 +30,16 @@ import * as Sft from "./Sft.ts"
 import * as State from "./State.ts"
 import * as ModelConfig from "./Trainer/ModelConfig.ts"
 
-/** Anything that ends a run; the cause says where and what to do. @category errors */
-export class RunError extends Data.TaggedError("RunError")<{ readonly cause: { readonly message: string } }> {
-  override get message() {
-    return this.cause.message
-  }
-}
-
 /** A run that has its place and its past. @category model */
-export interface Started<Report> {
+export interface Started<Report, E, R> {
   readonly directory: Directory.RunDirectory
   /** rewards of the steps before the one it goes on with */
   readonly rewards: ReadonlyArray<number>
   /** each element is one finished step; its row is in `metrics.jsonl` when it comes out */
-  readonly steps: Stream.Stream<Report, RunError>
+  readonly steps: Stream.Stream<Report, E, R>
 }
+
+const started = <Report, E, R>(run: Started<Report, E, R>): Started<Report, E, R> => run
 
 const threadsOf = (threads: number | undefined) => threads ?? os.availableParallelism()
 
@@ -74,7 +68,7 @@ const appendLine = (file: string, value: unknown) =>
 const mean = (values: ReadonlyArray<number>) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length)
 
 /** What a finished run comes to, for people and programs. */
-const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<number>, started: number) =>
+const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<number>, begun: number) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const rows = yield* Directory.readMetrics(directory.metrics, Number.POSITIVE_INFINITY)
@@ -83,7 +77,7 @@ const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<
       steps: rewards.length,
       reward: { first_5: mean(rewards.slice(0, 5)), last_5: mean(rewards.slice(-5)) },
       mismatch_kl_last_3: mean(last),
-      seconds: ((yield* Clock.currentTimeMillis) - started) / 1000,
+      seconds: ((yield* Clock.currentTimeMillis) - begun) / 1000,
       checkpoint: `${directory.checkpoints}/step_${rewards.length}`,
       next: {
         evaluate: `primerl eval ${directory.config} --model ${directory.checkpoints}/step_${rewards.length}`,
@@ -141,7 +135,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         ({ options }) => Evaluation.run({ ...options, model: `step ${step}`, policyVersion: step })
       )
 
-    const started = yield* Clock.currentTimeMillis
+    const begun = yield* Clock.currentTimeMillis
     const seen = [...rewards]
     const steps = Orchestrator.steps({
       sources,
@@ -159,10 +153,10 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         seen.push(report.reward)
         return appendLine(directory.metrics, Metrics.row(report))
       }),
-      Stream.onDone(() => Effect.ignore(writeSummary(directory, seen, started))),
+      Stream.concat(Stream.execute(Effect.suspend(() => writeSummary(directory, seen, begun)))),
       Stream.provideSomeLayer(layer)
     )
-    return { directory, rewards, steps }
+    return started({ directory, rewards, steps })
   })
 
 /**
@@ -206,7 +200,7 @@ export const sft = (config: Config.SftConfig) =>
         )
       })
     ).pipe(Stream.provideSomeLayer(layer))
-    return { directory, rewards: [], steps }
+    return started({ directory, rewards: [], steps })
   })
 
 /** Every evaluation source with its environment, and how many steps lie between its evaluations. */

@@ -36,7 +36,7 @@ const open = (outputDir: string, options: { readonly resume?: boolean; readonly 
 const failure = <A, E>(exit: Exit.Exit<A, E>) => (Exit.isFailure(exit) ? String(exit.cause) : "succeeded")
 
 /** What a run left behind: rows without the clock's columns, and a digest of the final weights. */
-const remains = (directory: Run.Started<unknown>["directory"], step = 4) =>
+const remains = (directory: Run.Started<unknown, unknown, unknown>["directory"], step = 4) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const rows = (yield* fs.readFileString(directory.metrics))
