@@ -12,22 +12,22 @@ import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
 import Grpo from "./algorithms/Grpo.ts"
-import SftAlgorithm from "./algorithms/Sft.ts"
+import Sft from "./algorithms/Sft.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import * as Config from "./Config.ts"
 import * as Evaluation from "./Evaluation.ts"
+import * as FineTuning from "./FineTuning.ts"
 import * as Journal from "./Journal.ts"
 import * as ModuleLoader from "./ModuleLoader.ts"
 import * as Orchestrator from "./Orchestrator.ts"
 import * as Permits from "./Permits.ts"
 import * as Registry from "./Registry.ts"
-import * as Conversations from "./run/conversations.ts"
+import * as Conversations from "./run/Conversations.ts"
 import * as Directory from "./run/Directory.ts"
-import * as Environments from "./run/environments.ts"
-import * as Losses from "./run/losses.ts"
-import * as Metrics from "./run/metrics.ts"
+import * as Environments from "./run/Environments.ts"
+import * as Losses from "./run/Losses.ts"
+import * as Metrics from "./run/Metrics.ts"
 import * as Policy from "./run/Policy.ts"
-import * as Sft from "./Sft.ts"
 import * as State from "./State.ts"
 import * as ModelConfig from "./Trainer/ModelConfig.ts"
 
@@ -58,7 +58,7 @@ const samplingOf = ({ maxCompletionTokens, minP, temperature, topK, topP }: Conf
 })
 
 /** What a run knows by name, besides the modules that its config names. @category registries */
-export const registry = Registry.make([Grpo, SftAlgorithm], (specifier) => ModuleLoader.load(specifier, process.cwd()))
+export const registry = Registry.make([Grpo, Sft], (specifier) => ModuleLoader.load(specifier, process.cwd()))
 
 const sourceOf = (source: Config.SourceConfig, seed: number) =>
   Effect.gen(function* () {
@@ -190,7 +190,7 @@ export const sft = (config: Config.SftConfig) =>
     const steps = Stream.unwrap(
       Effect.gen(function* () {
         const checkpoints = yield* Checkpoint.Checkpoints
-        return Sft.steps({
+        return FineTuning.steps({
           conversations,
           steps: maxSteps,
           batchSize: data.batchSize,

@@ -10,11 +10,11 @@ import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import type { Algorithm } from "./Algorithm.ts"
-import { Journal, JournalError } from "./Journal.ts"
-import * as Permits from "./Permits.ts"
-import * as Pipeline from "./Pipeline.ts"
-import type { Absent, Ended, Planned } from "./Rollout.ts"
+import type { Algorithm } from "../Algorithm.ts"
+import { Journal, JournalError } from "../Journal.ts"
+import * as Permits from "../Permits.ts"
+import * as Pipeline from "../Pipeline.ts"
+import type { Absent, Ended, Planned } from "../Rollout.ts"
 
 /** What the dispatcher needs of a source: how one planned rollout is run, and who scores it. @category model */
 export interface Source<E, R, R2> {
