@@ -78,7 +78,7 @@ const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const rows = yield* Directory.readMetrics(directory.metrics, Number.POSITIVE_INFINITY)
-    const last = rows.slice(-3).map((row) => Number(row.mismatch_kl ?? 0))
+    const last = rows.slice(-3).map((row) => Number(row.mismatch_kl))
     const summary = {
       steps: rewards.length,
       reward: { first_5: mean(rewards.slice(0, 5)), last_5: mean(rewards.slice(-5)) },
@@ -159,7 +159,11 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         seen.push(report.reward)
         return appendLine(directory.metrics, Metrics.row(report))
       }),
-      Stream.onDone(() => Effect.ignore(writeSummary(directory, seen, started))),
+      Stream.onDone(() =>
+        Effect.catchAll(writeSummary(directory, seen, started), ({ message }) =>
+          Effect.logWarning(`the run is done, but its summary was not written: ${message}`)
+        )
+      ),
       Stream.provideSomeLayer(layer)
     )
     return { directory, rewards, steps }
