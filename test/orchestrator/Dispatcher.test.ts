@@ -3,6 +3,8 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Predicate from "effect/Predicate"
+import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { Algorithm } from "../../src/Algorithm.ts"
 import Grpo from "../../src/algorithms/Grpo.ts"
@@ -28,6 +30,13 @@ const planned = (name: string, size: number): ReadonlyArray<Planned> =>
     group: { id: name, size }
   }))
 
+/** How much a scope still has to close. */
+const openFinalizers = (scope: Scope.Scope): number => {
+  const state: unknown = Reflect.get(scope, "state")
+  if (!Predicate.hasProperty(state, "finalizers") || !Predicate.isMap(state.finalizers)) return Number.NaN
+  return state.finalizers.size
+}
+
 const services = Layer.merge(Journal.layerNone, Permits.layer(3))
 
 describe("Dispatcher", () => {
@@ -51,6 +60,26 @@ describe("Dispatcher", () => {
       expect(items.map((item) => (item._tag === "Absent" ? item.planned.id : item.rollout.id))).toEqual(
         plan.map(({ id }) => id)
       )
+    }).pipe(Effect.provide(services))
+  )
+
+  it.scoped("LEAK-01: steps leave nothing behind in the scope that they share", () =>
+    Effect.gen(function* () {
+      const scope = yield* Effect.scope
+      const dispatcher = yield* Dispatcher.make([source("math", Grpo.layer())], Effect.succeed(0))
+      const counts = new Set<number>()
+      for (let step = 1; step <= 300; step++) {
+        const plan = planned("math", 4).map((one, i) => ({
+          ...one,
+          id: `math/${step}/${i}`,
+          sequence: (step - 1) * 4 + i,
+          group: { id: `math/${step}`, size: 4 }
+        }))
+        yield* dispatcher.run(step, plan)
+        counts.add(openFinalizers(scope))
+      }
+      expect(counts.size).toBe(1)
+      expect(Math.max(...counts)).toBeLessThan(10)
     }).pipe(Effect.provide(services))
   )
 
