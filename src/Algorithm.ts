@@ -14,7 +14,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Credit from "./Credit.ts"
 import * as DependentSet from "./DependentSet.ts"
-import { mapSettled, settled } from "./internal/fibers.ts"
+import { mapSettled, settled } from "./internal/settled.ts"
 import type { Rollout } from "./Rollout.ts"
 
 /** A hook that could not give its credit. It costs the rollouts concerned, never the run. @category errors */

@@ -6,7 +6,7 @@ import type * as FileSystem from "@effect/platform/FileSystem"
 import * as Path from "@effect/platform/Path"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import { canonicalTrain, describeSft, type Rewritten } from "./config/Aliases.ts"
+import { canonicalTrain, describesSft, type Rewritten } from "./config/Aliases.ts"
 import * as Decode from "./config/Decode.ts"
 import * as Load from "./config/Load.ts"
 import { at, type KeyPath, type Located } from "./config/Located.ts"
@@ -109,7 +109,7 @@ const withOutput = <C extends { readonly outputDir: string }>(config: C): Effect
 
 const loadDraft = <R>(documents: ReadonlyArray<Located>, check: Check<TrainDraft, R>) =>
   Effect.gen(function* () {
-    if (describeSft(documents)) {
+    if (describesSft(documents)) {
       const where = documents.find((document) => at(document, ["data"]) !== undefined) ?? documents[0]!
       const what = "this is supervised fine-tuning ([data], no [orchestrator]): run it with `primerl sft`"
       return yield* new ConfigError({ problems: [atPath(where, ["data"], what)] })
@@ -152,7 +152,7 @@ export const loadSft = <R = never>(
   })
 
 /** What `plan` shows: a run that may still lack its policy, or supervised fine-tuning. @category model */
-export type Planned =
+export type AnyConfig =
   | { readonly _tag: "Train"; readonly config: TrainDraft }
   | { readonly _tag: "Sft"; readonly config: SftConfig }
 
@@ -165,10 +165,10 @@ export const loadAny = <R = never>(
   files: ReadonlyArray<string>,
   sets: ReadonlyArray<string>,
   checks: { readonly train?: Check<TrainDraft, R> | undefined; readonly sft?: Check<SftConfig, R> | undefined } = {}
-): Loading<Planned, R> =>
+): Loading<AnyConfig, R> =>
   Effect.gen(function* () {
     const documents = yield* Load.documents(files, sets)
-    if (describeSft(documents)) {
+    if (describesSft(documents)) {
       const { config } = yield* load(documents, tuning, checks.sft ?? nothing)
       return { _tag: "Sft", config: yield* withOutput(config) }
     }

@@ -58,13 +58,21 @@ const plan = (options: Options): ReadonlyArray<Planned> =>
 
 const isScored = (ended: Ended): ended is Rollout => ended._tag === "Rollout" && Number.isFinite(ended.reward)
 
-/** Mean, and standard error of the mean, of values that are attempts at different examples. */
-const moments = (values: ReadonlyArray<number>) => {
-  const n = values.length
-  if (n === 0) return { mean: 0, standardError: 0 }
-  const mean = values.reduce((a, b) => a + b, 0) / n
-  const variance = n < 2 ? 0 : values.reduce((sum, v) => sum + (v - mean) ** 2, 0) / (n - 1)
-  return { mean, standardError: Math.sqrt(variance / n) }
+const mean = (values: ReadonlyArray<number>) => values.reduce((a, b) => a + b, 0) / values.length
+
+/**
+ * Mean reward and its standard error. Attempts at one example are not independent, so their deviations from the mean are
+ * summed before they are squared (cluster-robust; arXiv 2411.00640, §2.2). What nothing was measured of is NaN, never 0.
+ */
+const moments = (scored: ReadonlyArray<Rollout>) => {
+  const center = mean(scored.map(({ reward }) => reward))
+  const deviations = new Map<string, number>()
+  for (const { group, reward } of scored) {
+    deviations.set(group.id, (deviations.get(group.id) ?? 0) + (reward - center))
+  }
+  const examples = deviations.size
+  const squares = Array.from(deviations.values()).reduce((sum, deviation) => sum + deviation ** 2, 0)
+  return { mean: center, standardError: Math.sqrt((squares * examples) / (examples - 1)) / scored.length }
 }
 
 /** Summarises attempts; an id that comes twice counts once. @category constructors */
@@ -80,11 +88,11 @@ export const summarize = (
     const key = one._tag === "Absent" ? one.reason._tag : "NoReward"
     absent[key] = (absent[key] ?? 0) + 1
   }
-  const reward = moments(scored.map((one) => one.reward))
+  const reward = moments(scored)
   const names = new Set(scored.flatMap((one) => Object.keys(one.metrics)))
   const metrics: Record<string, number> = {}
   for (const name of names) {
-    metrics[name] = moments(scored.flatMap((one) => one.metrics[name] ?? [])).mean
+    metrics[name] = mean(scored.flatMap((one) => one.metrics[name] ?? []))
   }
   return { ...of, rollouts: scored.length, reward, metrics, absent }
 }

@@ -13,18 +13,18 @@ import * as Ref from "effect/Ref"
 import * as Stream from "effect/Stream"
 import type { Algorithm } from "./Algorithm.ts"
 import { Checkpoints } from "./Checkpoint.ts"
-import * as Dispatcher from "./Dispatcher.ts"
 import * as Environment from "./Environment.ts"
 import { Inference } from "./Inference.ts"
 import type { JournalError } from "./Journal.ts"
 import * as MicroBatch from "./MicroBatch.ts"
+import * as Dispatcher from "./orchestrator/Dispatcher.ts"
+import * as StepSummary from "./orchestrator/StepSummary.ts"
 import type { Permits } from "./Permits.ts"
 import type { Renderer } from "./Renderer.ts"
 import type { EvalReport } from "./Report.ts"
 import type * as Rollout from "./Rollout.ts"
 import * as Sampler from "./Sampler.ts"
 import * as State from "./State.ts"
-import * as StepSummary from "./StepSummary.ts"
 import { Trainer } from "./Trainer/Trainer.ts"
 
 /** An environment and the algorithm that scores its rollouts. @category model */
@@ -159,8 +159,11 @@ export const steps = <E, R>(options: Options<E, R>) =>
         })
       })
 
-      /** One finished step, and the fiber that fills the next. */
-      const run = Effect.fn("Orchestrator.step")(function* (at: Position<E>) {
+      /**
+       * One finished step, and the fiber that fills the next. Its span must not know `at`, as that of `Effect.fn` would: the
+       * next fiber keeps this span, and through the fibers in between every rollout of the run.
+       */
+      const run = Effect.fnUntraced(function* (at: Position<E>) {
         const { step } = at
         const started = yield* Clock.currentTimeMillis
         const items = yield* Fiber.join(at.filling)
@@ -211,13 +214,18 @@ export const steps = <E, R>(options: Options<E, R>) =>
         return [report, next] as const
       })
 
+      const traced = (at: Position<E>) =>
+        Effect.withSpan(run(at), "Orchestrator.step", { attributes: { step: at.step }, captureStackTrace: false })
+
       if (firstStep > steps) return Stream.empty
-      const begin: Position<E> = {
-        step: firstStep,
-        emptyBatches: 0,
-        reward: undefined,
-        filling: yield* Effect.forkIn(fill(firstStep), scope)
-      }
-      return Stream.unfoldEffect(begin, (at) => (at.step > steps ? Effect.succeedNone : Effect.asSome(run(at))))
+      const begin = Effect.map(
+        Effect.forkIn(fill(firstStep), scope),
+        (filling): Position<E> => ({ step: firstStep, emptyBatches: 0, reward: undefined, filling })
+      )
+      const next = (at: Position<E>) => (at.step > steps ? Effect.succeedNone : Effect.asSome(traced(at)))
+      // A stream keeps its seed: a position would keep the first step's rollouts for as long as the run goes.
+      return Stream.unfoldEffect(undefined as Position<E> | undefined, (at) =>
+        at === undefined ? Effect.flatMap(begin, next) : next(at)
+      )
     })
   )

@@ -65,8 +65,9 @@ export interface EvalReport {
   readonly examples: number
   readonly rollouts: number
   readonly reward: {
+    /** over the rollouts that count; NaN when none does */
     readonly mean: number
-    /** standard error of the mean, over examples */
+    /** of the mean, over examples; NaN when fewer than two have a rollout that counts */
     readonly standardError: number
   }
   /** what the environment measured, by name */

@@ -2,7 +2,7 @@
 import * as Data from "effect/Data"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
-import * as Wire from "./internal/rolloutWire.ts"
+import * as Wire from "./internal/RolloutWire.ts"
 import type { Node, Trace } from "./Trace.ts"
 
 /** What is known before a rollout runs: enough to key dependent sets and to derive its seed. @category model */

@@ -11,22 +11,22 @@ import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
 import Grpo from "./algorithms/Grpo.ts"
-import SftAlgorithm from "./algorithms/Sft.ts"
+import Sft from "./algorithms/Sft.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import * as Config from "./Config.ts"
 import * as Evaluation from "./Evaluation.ts"
+import * as FineTuning from "./FineTuning.ts"
 import * as Journal from "./Journal.ts"
 import * as ModuleLoader from "./ModuleLoader.ts"
 import * as Orchestrator from "./Orchestrator.ts"
 import * as Permits from "./Permits.ts"
 import * as Registry from "./Registry.ts"
-import * as Conversations from "./run/conversations.ts"
+import * as Conversations from "./run/Conversations.ts"
 import * as Directory from "./run/Directory.ts"
-import * as Environments from "./run/environments.ts"
-import * as Losses from "./run/losses.ts"
-import * as Metrics from "./run/metrics.ts"
+import * as Environments from "./run/Environments.ts"
+import * as Losses from "./run/Losses.ts"
+import * as Metrics from "./run/Metrics.ts"
 import * as Policy from "./run/Policy.ts"
-import * as Sft from "./Sft.ts"
 import * as State from "./State.ts"
 import * as ModelConfig from "./Trainer/ModelConfig.ts"
 
@@ -52,7 +52,7 @@ const samplingOf = ({ maxCompletionTokens, minP, temperature, topK, topP }: Conf
 })
 
 /** What a run knows by name, besides the modules that its config names. @category registries */
-export const registry = Registry.make([Grpo, SftAlgorithm], (specifier) => ModuleLoader.load(specifier, process.cwd()))
+export const registry = Registry.make([Grpo, Sft], (specifier) => ModuleLoader.load(specifier, process.cwd()))
 
 const sourceOf = (source: Config.SourceConfig, seed: number) =>
   Effect.gen(function* () {
@@ -72,7 +72,7 @@ const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const rows = yield* Directory.readMetrics(directory.metrics, Number.POSITIVE_INFINITY)
-    const last = rows.slice(-3).map((row) => Number(row.mismatch_kl ?? 0))
+    const last = rows.slice(-3).map((row) => Number(row.mismatch_kl))
     const summary = {
       steps: rewards.length,
       reward: { first_5: mean(rewards.slice(0, 5)), last_5: mean(rewards.slice(-5)) },
@@ -153,7 +153,11 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         seen.push(report.reward)
         return appendLine(directory.metrics, Metrics.row(report))
       }),
-      Stream.concat(Stream.execute(Effect.suspend(() => writeSummary(directory, seen, begun)))),
+      Stream.onDone(() =>
+        Effect.catchAll(writeSummary(directory, seen, begun), ({ message }) =>
+          Effect.logWarning(`the run is done, but its summary was not written: ${message}`)
+        )
+      ),
       Stream.provideSomeLayer(layer)
     )
     return started({ directory, rewards, steps })
@@ -184,7 +188,7 @@ export const sft = (config: Config.SftConfig) =>
     const steps = Stream.unwrap(
       Effect.gen(function* () {
         const checkpoints = yield* Checkpoint.Checkpoints
-        return Sft.steps({
+        return FineTuning.steps({
           conversations,
           steps: maxSteps,
           batchSize: data.batchSize,

@@ -43,15 +43,22 @@ export class State extends Context.Tag("primerl/State")<State, StateService>() {
 export const make = (restored: Snapshot = {}): StateService => {
   const values = new Map(Object.entries(restored))
   const open = new Map<string, Effect.Effect<unknown, StateError>>()
+  // Cells that were closed on a value that cannot be written down: what there is of them is older than they were.
+  const lost = new Map<string, StateError>()
   const store = (name: string, encoded: Effect.Effect<unknown, StateError>) =>
     Effect.map(encoded, (value) => values.set(name, value))
-  const noted = Effect.suspend(() => Effect.forEach(open, ([name, encoded]) => store(name, encoded), { discard: true }))
+  const noted = Effect.suspend(() => {
+    for (const error of lost.values()) return Effect.fail(error)
+    return Effect.forEach(open, ([name, encoded]) => store(name, encoded), { discard: true })
+  })
   return State.of({
     cell: ({ initial, name, schema }) =>
       Effect.gen(function* () {
         if (open.has(name)) {
           return yield* new StateError({ cell: name, reason: "opened twice; give each its own name or source" })
         }
+        const broken = lost.get(name)
+        if (broken !== undefined) return yield* broken
         const value = values.has(name)
           ? yield* Effect.mapError(
               Schema.decodeUnknown(schema)(values.get(name)),
@@ -64,7 +71,7 @@ export const make = (restored: Snapshot = {}): StateService => {
           ({ message }) => new StateError({ cell: name, reason: `its value does not encode: ${message}` })
         )
         const close = Effect.zipRight(
-          Effect.ignore(store(name, encoded)),
+          Effect.catchAll(store(name, encoded), (error) => Effect.sync(() => lost.set(name, error))),
           Effect.sync(() => open.delete(name))
         )
         yield* Effect.acquireRelease(

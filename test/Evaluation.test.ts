@@ -25,12 +25,30 @@ describe("Evaluation", () => {
 
   it("EVAL-03: errored attempts are counted beside the score, and an id counts once", () => {
     const attempts = [
-      ...[1, 1, 1, 0, 0, 0].map((reward, i) => rollout({ id: `r${i}`, reward })),
+      ...[1, 1, 1, 0, 0, 0].map((reward, i) => rollout({ id: `r${i}`, reward, group: { id: `g${i}`, size: 1 } })),
       ...[6, 7].map((i) => absent(planned({ id: `r${i}` }), { _tag: "Failed", blame: "runtime", message: "gone" }))
     ]
     const report = Evaluation.summarize([...attempts, attempts[0]!], of)
     expect(report).toMatchObject({ rollouts: 6, reward: { mean: 0.5 }, absent: { Failed: 2 } })
     expect(report.reward.standardError).toBeCloseTo(Math.sqrt(0.3 / 6), 12)
+  })
+
+  it("attempts at one example count as one example in the standard error", () => {
+    const attempts = [1, 1, 0, 0].map((reward, i) =>
+      rollout({ id: `r${i}`, reward, group: { id: `g${Math.floor(i / 2)}`, size: 2 } })
+    )
+    // two examples that are 1 and 0 for sure: as uncertain as two attempts, not as four
+    expect(Evaluation.summarize(attempts, of).reward.standardError).toBeCloseTo(Math.sqrt(0.5 / 2), 12)
+  })
+
+  it("a score of nothing is no score: not 0", () => {
+    const gone = absent(planned(), { _tag: "Failed", blame: "provider", message: "gone" })
+    expect(Evaluation.summarize([gone], of)).toMatchObject({
+      rollouts: 0,
+      reward: { mean: Number.NaN, standardError: Number.NaN },
+      absent: { Failed: 1 }
+    })
+    expect(Evaluation.summarize([rollout({ reward: 1 })], of).reward).toEqual({ mean: 1, standardError: Number.NaN })
   })
 
   it.effect("runs held-out examples only, the same ones for the same seed", () => {

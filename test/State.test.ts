@@ -36,6 +36,23 @@ describe("State", () => {
     })
   )
 
+  it.scoped("a cell that is closed on a value that does not encode fails every later snapshot", () =>
+    Effect.gen(function* () {
+      const state = State.make({ count: 1 })
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const count = yield* state.cell({ name: "count", schema: Schema.JsonNumber, initial: 0 })
+          yield* Ref.set(count, Number.NaN)
+        })
+      )
+      const inSnapshot = yield* Effect.flip(state.snapshot)
+      const whenReopened = yield* Effect.flip(Effect.scoped(state.cell(counter("count"))))
+      for (const { message } of [inSnapshot, whenReopened]) {
+        assert.match(message, /state cell "count": its value does not encode/)
+      }
+    })
+  )
+
   it.scoped("cells of two sources live under their names, and a name is taken while its cell is open", () =>
     Effect.gen(function* () {
       const cellOf = (prefix: string) =>

@@ -126,7 +126,7 @@ const table = (rows: ReadonlyArray<Derived>): ReadonlyArray<string> => {
 }
 
 /** `notes`: what a run would still need here. @category rendering */
-export const text = (plan: Config.Planned, notes: ReadonlyArray<string>): string => {
+export const text = (plan: Config.AnyConfig, notes: ReadonlyArray<string>): string => {
   const train = plan._tag === "Train"
   const toml = train ? Config.trainToml(plan.config) : Config.sftToml(plan.config)
   const rows = train ? ofTrain(plan.config) : ofSft(plan.config)

@@ -9,6 +9,8 @@ namespace primerl {
 
 namespace {
 
+constexpr int64_t mostLayers = 1 << 16;
+
 void need(bool fine, const std::string& what) {
   if (!fine) throw Error("ERR_CONFIG", "The model configuration cannot be: " + what + ".");
 }
@@ -23,6 +25,7 @@ void ModelConfig::validate() const {
   positive(hiddenSize, "hiddenSize");
   positive(intermediateSize, "intermediateSize");
   positive(layers, "layers");
+  need(layers <= mostLayers, "layers is " + std::to_string(layers) + ", at most " + std::to_string(mostLayers) + " are");
   positive(heads, "heads");
   positive(kvHeads, "kvHeads");
   positive(headDim, "headDim");

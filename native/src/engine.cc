@@ -105,11 +105,10 @@ void Engine::startGeneration(Job& job) {
       decoder_->load({pool_, isa_, &stop_}, network_.weights());
       decoderVersion_ = network_.version();
     }
+    batch_.add(std::move(*job.request), decoder_, decoderVersion_, job.ticket, std::move(job.generated));
   } catch (...) {
     job.end(std::current_exception());
-    return;
   }
-  batch_.add(std::move(*job.request), decoder_, decoderVersion_, job.ticket, std::move(job.generated));
 }
 
 void Engine::loop() {

@@ -58,15 +58,16 @@ void GenerationBatch::validate(const ModelConfig& config, const GenerateRequest&
 }
 
 void GenerationBatch::add(GenerateRequest request, std::shared_ptr<Decoder> decoder, uint64_t weightsVersion,
-                          std::shared_ptr<const Cancel> cancel, Done done) {
+                          std::shared_ptr<const Cancel> cancel, Done&& done) {
   validate(config_, request);
   KvCache cache = decoder->newCache();
   std::vector<int32_t> tokens = request.promptIds;
   GenerateResult result;
   result.weightsVersion = weightsVersion;
   sequences_.push_back(std::unique_ptr<Sequence>(new Sequence{std::move(request), std::move(decoder), std::move(cancel),
-                                                              std::move(done), std::move(cache), std::move(tokens),
+                                                              nullptr, std::move(cache), std::move(tokens),
                                                               std::move(result), nullptr, false}));
+  sequences_.back()->done = std::move(done);
 }
 
 void GenerationBatch::dropCancelled() {

@@ -40,8 +40,9 @@ class GenerationBatch {
   /** Throws ERR_BATCH or ERR_PROMPT_TOO_LONG when the request cannot be. */
   static void validate(const ModelConfig& config, const GenerateRequest& request);
 
+  /** Takes `done` only when nothing can fail any more: after an exception the caller still has it to end the request. */
   void add(GenerateRequest request, std::shared_ptr<Decoder> decoder, uint64_t weightsVersion,
-           std::shared_ptr<const Cancel> cancel, Done done);
+           std::shared_ptr<const Cancel> cancel, Done&& done);
 
   bool empty() const { return sequences_.empty(); }
 

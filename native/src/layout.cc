@@ -4,11 +4,24 @@
 
 namespace primerl {
 
+namespace {
+
+/** More elements than a machine holds, and few enough that no size derived from them overflows. */
+constexpr int64_t mostElements = int64_t(1) << 48;
+
+}  // namespace
+
 int64_t Layout::add(const std::string& name, std::vector<int64_t> shape, TensorKind kind) {
   TensorSpec spec;
   spec.name = name;
   spec.count = 1;
-  for (const int64_t size : shape) spec.count *= size;
+  for (const int64_t size : shape) {
+    if (size > (mostElements - total_) / spec.count) {
+      throw Error("ERR_CONFIG", "The model configuration cannot be: with \"" + name +
+                                    "\" the model has more parameters than a machine can hold.");
+    }
+    spec.count *= size;
+  }
   spec.shape = std::move(shape);
   spec.offset = total_;
   spec.kind = kind;

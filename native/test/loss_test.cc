@@ -139,6 +139,23 @@ void skippedTokensCannotHarm() {
               "sums do not see skipped tokens");
 }
 
+void noAdvantageHasNoPolicyTerm() {
+  Streams streams({4}, 11);
+  streams.mask.assign(4, 1);
+  streams.advantages.assign(4, 0.0f);
+  streams.logprobs.assign(4, -1000.0f);
+  std::vector<float> gradient(4);
+  for (const RlKernel kernel : {RlKernel::dppo, RlKernel::ipo}) {
+    LossSpec spec;
+    spec.kernel = kernel;
+    spec.threshold = 1;
+    const LossSums sums = packedLoss(streams.batch(false), spec, counts, streams.trainer.data(), gradient.data());
+    bool finite = std::isfinite(sums.rl) && sums.rl > 0;
+    for (const float slope : gradient) finite = finite && std::isfinite(slope);
+    check::that(finite, "an advantage of 0 leaves the penalty alone, even where the ratio overflows");
+  }
+}
+
 void membership() {
   Streams streams({3, 1, 2}, 7);
   streams.mask.assign(6, 1);
@@ -166,6 +183,7 @@ int main() {
   slopesAreSlopes(RlKernel::ipo);
   goldenValues();
   skippedTokensCannotHarm();
+  noAdvantageHasNoPolicyTerm();
   membership();
   return check::close("loss");
 }

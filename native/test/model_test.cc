@@ -2,6 +2,8 @@
 // micro-batches and threads.
 #include "primerl/model.h"
 
+#include <limits>
+
 #include "models.h"
 #include "primerl/loss.h"
 
@@ -209,6 +211,12 @@ void refusals() {
   ModelConfig odd = config;
   odd.kvHeads = 3;
   check::throws("ERR_CONFIG", [&] { Model<float> none(odd); }, "heads that do not divide");
+  for (int64_t ModelConfig::*size : {&ModelConfig::vocabSize, &ModelConfig::heads, &ModelConfig::layers}) {
+    ModelConfig huge = config;
+    huge.hiddenSize = huge.intermediateSize = huge.*size = std::numeric_limits<int32_t>::max();
+    huge.kvHeads = 1;
+    check::throws("ERR_CONFIG", [&] { Layout none(huge); }, "sizes whose product overflows");
+  }
   check::throws("ERR_TENSOR", [&] { model.layout().at("model.layers.9.mlp.up_proj.weight"); }, "an unknown tensor");
 }
 

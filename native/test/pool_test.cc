@@ -1,6 +1,12 @@
 #include "primerl/pool.h"
 
+#include <cstdio>
 #include <numeric>
+
+#if defined(__linux__)
+#include <sys/resource.h>
+#include <unistd.h>
+#endif
 
 #include "expect.h"
 #include "primerl/cancel.h"
@@ -65,6 +71,22 @@ void exceptionReachesTheCaller() {
   check::throws("ERR_CONFIG", [] { Pool none(0); }, "a pool of no threads");
 }
 
+/** Stacks are address space: with little of it left, a thread or two can start and the rest cannot. */
+void threadsThatCannotStart() {
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  rlimit before{};
+  long pages = 0;
+  std::FILE* statm = std::fopen("/proc/self/statm", "r");
+  if (statm == nullptr || std::fscanf(statm, "%ld", &pages) != 1 || getrlimit(RLIMIT_AS, &before) != 0) return;
+  std::fclose(statm);
+  rlimit little = before;
+  little.rlim_cur = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t(64) << 20);
+  if (setrlimit(RLIMIT_AS, &little) != 0) return;
+  check::throws("ERR_CONFIG", [] { Pool many(1000); }, "more threads than the system gives");
+  setrlimit(RLIMIT_AS, &before);
+#endif
+}
+
 void cancelIsSticky() {
   Cancel cancel;
   cancel.check();
@@ -80,6 +102,7 @@ int main() {
   manySmallJobs();
   nestedCallRunsOnTheSpot();
   exceptionReachesTheCaller();
+  threadsThatCannotStart();
   cancelIsSticky();
   return check::close("pool");
 }

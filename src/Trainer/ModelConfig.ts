@@ -192,17 +192,16 @@ export const read = (
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const file = `${directory}/config.json`
-    const there = yield* Effect.orElseSucceed(fs.exists(directory), () => false)
+    const unreadable = (path: string) => (error: { readonly message: string }) =>
+      new ModelError({ path, reason: `cannot be read (${error.message})` })
+    const there = yield* Effect.mapError(fs.exists(directory), unreadable(directory))
     if (!there) {
       return yield* new ModelError({
         path: directory,
         reason: "there is no such directory; a model directory holds config.json and model.safetensors"
       })
     }
-    const text = yield* Effect.mapError(
-      fs.readFileString(file),
-      (error) => new ModelError({ path: file, reason: `cannot be read (${error.message})` })
-    )
+    const text = yield* Effect.mapError(fs.readFileString(file), unreadable(file))
     const json = yield* Either.mapLeft(
       parseJson(text),
       (error) => new ModelError({ path: file, reason: `is not JSON: ${error.message}` })

@@ -84,7 +84,7 @@ export const canonicalTrain = (tree: Located): Rewritten => {
 }
 
 /** Whether documents read as supervised fine-tuning rather than as reinforcement learning. @category guards */
-export const describeSft = (documents: ReadonlyArray<Located>): boolean => {
+export const describesSft = (documents: ReadonlyArray<Located>): boolean => {
   const has = (key: string) => documents.some((document) => at(document, [key]) !== undefined)
   return has("data") && !has("orchestrator") && !has("trainer")
 }

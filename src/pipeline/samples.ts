@@ -2,9 +2,9 @@
 import * as Either from "effect/Either"
 import * as Stream from "effect/Stream"
 import type { Scored } from "../DependentSet.ts"
-import { failed } from "../internal/failure.ts"
 import type { Absent } from "../Rollout.ts"
 import * as TrainingSample from "../TrainingSample.ts"
+import { failed } from "./internal/failure.ts"
 import type { Compiled } from "./items.ts"
 
 const compile = (scored: Scored): Compiled | Absent =>

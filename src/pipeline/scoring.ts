@@ -5,10 +5,11 @@ import * as Stream from "effect/Stream"
 import { Algorithm } from "../Algorithm.ts"
 import * as Credit from "../Credit.ts"
 import type { Scored, Watch } from "../DependentSet.ts"
-import * as Barriers from "../internal/barriers.ts"
-import { failed } from "../internal/failure.ts"
-import * as Fibers from "../internal/fibers.ts"
+import { mapSettled, settled } from "../internal/settled.ts"
 import { type Absent, absent, type Ended, isTrainable, type Rollout } from "../Rollout.ts"
+import * as Barriers from "./internal/Barriers.ts"
+import * as Fibers from "./internal/Fibers.ts"
+import { failed } from "./internal/failure.ts"
 
 /** Results that may wait for the consumer, and hooks that may run, before input is no longer pulled. */
 const buffer = 512
@@ -44,7 +45,7 @@ export const score = <E, R>(self: Stream.Stream<Ended, E, R>): Stream.Stream<Sco
             continue
           }
           const credit = scoreRollout(item)
-          const known = Fibers.settled(credit)
+          const known = settled(credit)
           if (known === undefined) {
             later.push(
               Effect.exit(credit).pipe(
@@ -77,7 +78,7 @@ export const dependentSets = <E, R>(
       return Barriers.stage({
         rule: dependsOn,
         scoreGroup: (rollouts, set) =>
-          Fibers.mapSettled(scoreGroup(rollouts, set), (credits) => credits.map((credit) => Credit.by(credit, writer))),
+          mapSettled(scoreGroup(rollouts, set), (credits) => credits.map((credit) => Credit.by(credit, writer))),
         buffer,
         watch: options?.watch
       })(self)

@@ -6,6 +6,7 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as Path from "@effect/platform/Path"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Checkpoint from "../Checkpoint.ts"
 
 /** @category errors */
@@ -89,19 +90,28 @@ const differences = (before: string, now: string): ReadonlyArray<string> => {
   ]
 }
 
-/** Rows of `metrics.jsonl` up to a step. @category getters */
+/** Rows of `metrics.jsonl` up to a step; a file that is not there has none, a line that is no row is an error. @category getters */
 export const readMetrics = (file: string, lastStep: number) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     if (!(yield* fs.exists(file))) return []
     const rows: Array<Readonly<Record<string, unknown>>> = []
-    for (const line of (yield* fs.readFileString(file)).split("\n")) {
-      // A kill can cut the last line.
-      const row = yield* Effect.option(Effect.try((): unknown => JSON.parse(line)))
-      if (row._tag === "Some" && isRow(row.value) && Number(row.value.step) <= lastStep) rows.push(row.value)
+    const text = yield* fs.readFileString(file)
+    // A kill can cut the last line, which then has no line end.
+    const lines = text.slice(0, text.lastIndexOf("\n") + 1).split("\n")
+    for (const [index, line] of lines.entries()) {
+      if (line === "") continue
+      const row = Either.try((): unknown => JSON.parse(line))
+      if (Either.isLeft(row) || !isRow(row.right)) {
+        return yield* new RunDirectoryError({
+          directory: file,
+          reason: `line ${index + 1} is no row of metrics; restore it, or take the line out and lose that step's row`
+        })
+      }
+      if (Number(row.right.step) <= lastStep) rows.push(row.right)
     }
     return rows
-  }).pipe(Effect.mapError(failed(file)))
+  }).pipe(Effect.mapError((cause) => (cause._tag === "RunDirectoryError" ? cause : failed(file)(cause))))
 
 const isRow = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null

@@ -4,7 +4,7 @@
  */
 import * as Either from "effect/Either"
 import type { TokenizerError } from "../Tokenizer.ts"
-import * as Json from "./json.ts"
+import * as Json from "./Json.ts"
 import { toRegExp } from "./pattern.ts"
 
 /** Receives one piece; `prefixed` when its first character is a space that the text does not have. @category model */

@@ -3,7 +3,7 @@ import * as Either from "effect/Either"
 import type { TokenizerError } from "../Tokenizer.ts"
 import type { BpeParts } from "./Bpe.ts"
 import { fromSymbols, symbolOfByte } from "./byteLevel.ts"
-import * as Json from "./json.ts"
+import * as Json from "./Json.ts"
 import * as MergeTable from "./MergeTable.ts"
 
 type Result<A> = Either.Either<A, TokenizerError>

@@ -1,6 +1,9 @@
 import { readFileSync } from "node:fs"
+import { SystemError } from "@effect/platform/Error"
+import * as FileSystem from "@effect/platform/FileSystem"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import { describe, expect, it } from "vitest"
 import * as ModelConfig from "../../src/Trainer/ModelConfig.ts"
 
 const recorded = (name: string) =>
@@ -149,4 +152,15 @@ describe("what cannot be computed is an error that names the field and what is s
     expect(message).toMatch(/vocab_size/)
     expect(message).toMatch(/num_hidden_layers/)
   })
+})
+
+describe("what cannot be read", () => {
+  it.effect("a directory that may not be looked into is not said to be missing", () =>
+    Effect.gen(function* () {
+      const denied = new SystemError({ reason: "PermissionDenied", module: "FileSystem", method: "access" })
+      const files = FileSystem.layerNoop({ exists: () => Effect.fail(denied) })
+      const error = yield* Effect.flip(Effect.provide(ModelConfig.read("/locked/model"), files))
+      expect(error.message).toMatch(/^model \/locked\/model: cannot be read \(.*PermissionDenied/)
+    })
+  )
 })

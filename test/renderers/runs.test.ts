@@ -1,6 +1,6 @@
 import * as FastCheck from "effect/FastCheck"
 import { expect, it } from "vitest"
-import * as Runs from "../../src/renderers/internal/runs.ts"
+import * as Runs from "../../src/renderers/internal/Runs.ts"
 import { qwen3 } from "../tokenizer/qwen3.ts"
 import { textWhere } from "./fixtures.ts"
 

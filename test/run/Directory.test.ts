@@ -42,6 +42,16 @@ describe("run directory", () => {
       expect(yield* fs.readFileString(run.metrics)).toBe(rows([1, 2, 3, 4, 5]))
     }))
 
+  test("a row of metrics that cannot be read is named, and nothing is written over it", (outputDir, fs) =>
+    Effect.gen(function* () {
+      const run = yield* Directory.create({ outputDir, name: "run", config })
+      const broken = `${rows([1])}{"step":2,"rew\n${rows([3])}`
+      yield* fs.writeFileString(run.metrics, broken)
+      const exit = yield* Effect.exit(Directory.resume({ outputDir, name: "run", config }))
+      expect(reason(exit)).toMatch(/metrics.jsonl: line 2 is no row/)
+      expect(yield* fs.readFileString(run.metrics)).toBe(broken)
+    }))
+
   test("resume without a checkpoint begins at the start, in the same directory", (outputDir, fs) =>
     Effect.gen(function* () {
       const run = yield* Directory.create({ outputDir, name: "run", config })

@@ -51,6 +51,8 @@ class Pool {
 
   void splitRange(int64_t count, int64_t grain, Call call, void* body);
   void work();
+  /** Stops and joins the workers. */
+  void end();
   /** Takes parts of the job with this number until none is left. */
   void takeParts(uint64_t job);
   void runPart(int64_t part);

@@ -1,6 +1,8 @@
 #include "primerl/pool.h"
 
 #include <algorithm>
+#include <string>
+#include <system_error>
 
 #include "primerl/error.h"
 
@@ -35,10 +37,19 @@ Pool::Pool(int threads) {
     throw Error("ERR_CONFIG", "A pool has 1 to 1024 threads, not " + std::to_string(threads) + ".");
   }
   workers_.reserve(static_cast<size_t>(threads - 1));
-  for (int index = 1; index < threads; index++) workers_.emplace_back([this] { work(); });
+  try {
+    for (int index = 1; index < threads; index++) workers_.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {
+    const std::string got = std::to_string(this->threads());
+    end();
+    throw Error("ERR_CONFIG", "The system gave only " + got + " of " + std::to_string(threads) +
+                                  " threads. Ask for fewer, or raise the limit of threads.");
+  }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { end(); }
+
+void Pool::end() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stopping_.store(true);

@@ -5,8 +5,8 @@
 import type { ParsedToolCall } from "../../Renderer.ts"
 import type { Decoder, TokenizerService } from "../../Tokenizer.ts"
 import { makeStringScanner, type StringScanner } from "./jsonText.ts"
-import * as Newlines from "./newlines.ts"
-import * as ToolCall from "./toolCall.ts"
+import * as Newlines from "./Newlines.ts"
+import * as ToolCall from "./ToolCall.ts"
 
 /** @category model */
 export interface Pair {

@@ -8,9 +8,9 @@ import { type Rendered, RendererError, type RendererService, type RenderOptions 
 import type { TokenizerService } from "../../Tokenizer.ts"
 import type { Pair } from "./BodyParser.ts"
 import { pythonJson } from "./pythonJson.ts"
-import * as Runs from "./runs.ts"
+import * as Runs from "./Runs.ts"
+import * as ToolCall from "./ToolCall.ts"
 import * as TurnParser from "./TurnParser.ts"
-import * as ToolCall from "./toolCall.ts"
 
 /** @category model */
 export interface Ids {

@@ -12,7 +12,7 @@ import type { AssistantMessage } from "../../Message.ts"
 import type { Parsed, ParsedToolCall } from "../../Renderer.ts"
 import type { TokenizerService } from "../../Tokenizer.ts"
 import * as BodyParser from "./BodyParser.ts"
-import * as Newlines from "./newlines.ts"
+import * as Newlines from "./Newlines.ts"
 
 /** What a token brought. Calls come once no later token can turn them into drafts. @category model */
 export type TurnEvent =

@@ -5,9 +5,9 @@
  */
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
-import * as Credit from "../Credit.ts"
-import type { Membership, Progress, Rule, Scored } from "../DependentSet.ts"
-import { type Absent, absent, type Reason, type Rollout } from "../Rollout.ts"
+import * as Credit from "../../Credit.ts"
+import type { Membership, Progress, Rule, Scored } from "../../DependentSet.ts"
+import { type Absent, absent, type Reason, type Rollout } from "../../Rollout.ts"
 import { failed } from "./failure.ts"
 
 /** A set on its way. */

@@ -5,11 +5,12 @@
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Stream from "effect/Stream"
-import type { Credit } from "../Credit.ts"
-import type { Progress, Rule, Scored, Watch } from "../DependentSet.ts"
-import type { Absent, Rollout } from "../Rollout.ts"
-import * as Fibers from "./fibers.ts"
-import * as Ledger from "./ledger.ts"
+import type { Credit } from "../../Credit.ts"
+import type { Progress, Rule, Scored, Watch } from "../../DependentSet.ts"
+import { settled } from "../../internal/settled.ts"
+import type { Absent, Rollout } from "../../Rollout.ts"
+import * as Fibers from "./Fibers.ts"
+import * as Ledger from "./Ledger.ts"
 
 export interface Options<E> {
   readonly rule: Rule
@@ -69,7 +70,7 @@ export const stage =
               continue
             }
             const credits = score(entry)
-            const known = Fibers.settled(credits)
+            const known = settled(credits)
             if (known === undefined) later.push(named(entry)(settle(entry, credits)))
             else final.push(...ledger.settle(entry, known))
           }

@@ -4,7 +4,7 @@
  */
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
-import * as Columns from "./columns.ts"
+import * as Columns from "./Columns.ts"
 
 /** Finite numbers as they are; what JSON has no number for (NaN, infinities, −0) by name. */
 export const Float = Schema.transform(

@@ -2,7 +2,6 @@
  * Runs planned rollouts and hands them back with their credit. Every planned rollout comes back exactly once, as a
  * compiled rollout or as an absence with a reason, and what has ended is journaled before its algorithm sees it.
  */
-import * as Chunk from "effect/Chunk"
 import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as Mailbox from "effect/Mailbox"
@@ -10,11 +9,12 @@ import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import type { Algorithm } from "./Algorithm.ts"
-import { Journal, JournalError } from "./Journal.ts"
-import * as Permits from "./Permits.ts"
-import * as Pipeline from "./Pipeline.ts"
-import type { Absent, Ended, Planned } from "./Rollout.ts"
+import type { Algorithm } from "../Algorithm.ts"
+import { Journal, JournalError } from "../Journal.ts"
+import * as Permits from "../Permits.ts"
+import * as Pipeline from "../Pipeline.ts"
+import { plannedOf } from "../pipeline/items.ts"
+import type { Absent, Ended, Planned } from "../Rollout.ts"
 
 /** What the dispatcher needs of a source: how one planned rollout is run, and who scores it. @category model */
 export interface Source<E, R, R2> {
@@ -36,8 +36,6 @@ export interface Dispatcher<E, R2> {
     planned: ReadonlyArray<Planned>
   ) => Effect.Effect<ReadonlyArray<Item>, JournalError | E, R2>
 }
-
-const itemId = (item: Item) => (item._tag === "Absent" ? item.planned.id : item.rollout.id)
 
 /** The same end, filed under a plan that this process made. */
 const replanned = (ended: Ended, planned: Planned): Ended =>
@@ -88,13 +86,28 @@ export const make = <E, R, R2>(
         return yield* Queue.offer(ended, result)
       })
 
+    /** Takes results until there is one for each id. Not `takeN`: it would wait for ever for those of a stage that failed. */
+    const collect = (ids: ReadonlySet<string>) =>
+      Effect.gen(function* () {
+        const byId = new Map<string, Item>()
+        while (byId.size < ids.size) {
+          const [items, ended] = yield* outputs.takeAll
+          if (ended) return yield* Effect.dieMessage(`sources ended with ${ids.size - byId.size} rollouts on their way`)
+          for (const item of items) {
+            const { id } = plannedOf(item)
+            if (!ids.has(id)) return yield* Effect.dieMessage(`rollout ${id} came out of a step that did not plan it`)
+            byId.set(id, item)
+          }
+        }
+        return byId
+      })
+
     return {
       run: (step, planned) =>
         Effect.gen(function* () {
           yield* Effect.forEach(planned, (one) => runOne(step, one), { concurrency: "unbounded", discard: true })
-          const [items] = yield* outputs.takeN(planned.length)
-          const byId = new Map(Chunk.map(items, (item) => [itemId(item), item] as const))
-          return planned.flatMap((one) => byId.get(one.id) ?? [])
+          const byId = yield* collect(new Set(planned.map(({ id }) => id)))
+          return planned.map(({ id }) => byId.get(id)!)
         })
     }
   })

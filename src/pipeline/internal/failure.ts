@@ -1,6 +1,6 @@
 /** A hook that failed costs its rollouts, never the stream: the cause becomes a reason in words. */
 import * as Cause from "effect/Cause"
-import { type Absent, absent, type Planned } from "../Rollout.ts"
+import { type Absent, absent, type Planned } from "../../Rollout.ts"
 
 const inWords = (failure: unknown): string => {
   if (!Cause.isCause(failure)) return failure instanceof Error ? failure.message : String(failure)

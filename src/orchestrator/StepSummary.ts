@@ -1,10 +1,11 @@
 /** What a step's rollouts and its training add up to. Pure; every number has its numerator and denominator here. */
+
+import type { PackedBatch } from "../MicroBatch.ts"
+import type { Compiled } from "../Pipeline.ts"
+import type { EvalReport, StepReport } from "../Report.ts"
+import type { TrainReport } from "../Trainer/Trainer.ts"
+import { isCe, isRefKl, isRl, type TrainingSample } from "../TrainingSample.ts"
 import type { Item } from "./Dispatcher.ts"
-import type { PackedBatch } from "./MicroBatch.ts"
-import type { Compiled } from "./Pipeline.ts"
-import type { EvalReport, StepReport } from "./Report.ts"
-import type { TrainReport } from "./Trainer/Trainer.ts"
-import { isCe, isRefKl, isRl, type TrainingSample } from "./TrainingSample.ts"
 
 /** @category guards */
 export const isCompiled = (item: Item): item is Compiled => item._tag !== "Absent"

@@ -5,9 +5,9 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import type { SftConfig } from "../Config.ts"
-import * as Wire from "../internal/rolloutWire.ts"
+import * as Wire from "../internal/RolloutWire.ts"
 import * as Seed from "../Seed.ts"
-import * as Environments from "./environments.ts"
+import * as Environments from "./Environments.ts"
 
 /** @category errors */
 export class DataError extends Data.TaggedError("DataError")<{ readonly file: string; readonly reason: string }> {

@@ -13,7 +13,10 @@ import { Trainer } from "./Trainer/Trainer.ts"
 import type { TrainingSample } from "./TrainingSample.ts"
 
 /** @category errors */
-export class SftError extends Data.TaggedError("SftError")<{ readonly step: number; readonly reason: string }> {
+export class FineTuningError extends Data.TaggedError("FineTuningError")<{
+  readonly step: number
+  readonly reason: string
+}> {
   override get message() {
     return `step ${this.step}: ${this.reason}`
   }
@@ -55,7 +58,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
     Effect.gen(function* () {
       const trainer = yield* Trainer
       const renderer = yield* Renderer
-      const train = Effect.fn("Sft.step")(function* (
+      const train = Effect.fn("FineTuning.step")(function* (
         conversations: ReadonlyArray<ReadonlyArray<Message>>,
         step: number
       ) {
@@ -63,7 +66,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
         const samples = conversations.map((messages, i) => sample(`${step}/${i}`, renderer.render(messages)))
         const packed = MicroBatch.pack(samples, { maxSequenceLength: options.maxSequenceLength })
         if (packed.counts.ce === 0) {
-          return yield* new SftError({
+          return yield* new FineTuningError({
             step,
             reason: `none of ${samples.length} conversations has an assistant's token within seq_len ${options.maxSequenceLength}`
           })

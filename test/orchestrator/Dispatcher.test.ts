@@ -1,0 +1,98 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Predicate from "effect/Predicate"
+import type * as Scope from "effect/Scope"
+import * as TestClock from "effect/TestClock"
+import { Algorithm } from "../../src/Algorithm.ts"
+import Grpo from "../../src/algorithms/Grpo.ts"
+import * as Journal from "../../src/Journal.ts"
+import * as Dispatcher from "../../src/orchestrator/Dispatcher.ts"
+import * as Permits from "../../src/Permits.ts"
+import type { Planned } from "../../src/Rollout.ts"
+import { group } from "../../src/testing/index.ts"
+
+const source = <E>(name: string, algorithm: Layer.Layer<Algorithm, E>) => ({
+  name,
+  algorithm,
+  firstSequence: 0,
+  run: (planned: Planned) => Effect.succeed({ ...group([planned.sequence % 2])[0]!, ...planned })
+})
+
+const planned = (name: string, size: number): ReadonlyArray<Planned> =>
+  group(Array.from({ length: size }, () => 0)).map((one, sequence) => ({
+    ...one,
+    id: `${name}/${sequence}`,
+    source: name,
+    sequence,
+    group: { id: name, size }
+  }))
+
+/** How much a scope still has to close. */
+const openFinalizers = (scope: Scope.Scope): number => {
+  const state: unknown = Reflect.get(scope, "state")
+  if (!Predicate.hasProperty(state, "finalizers") || !Predicate.isMap(state.finalizers)) return Number.NaN
+  return state.finalizers.size
+}
+
+const services = Layer.merge(Journal.layerNone, Permits.layer(3))
+
+describe("Dispatcher", () => {
+  it.scoped("gives back what was planned, in the order of the plan, whatever order it ended in", () =>
+    Effect.gen(function* () {
+      const slow = source("slow", Grpo.layer())
+      const dispatcher = yield* Dispatcher.make(
+        [
+          source("quick", Grpo.layer()),
+          {
+            ...slow,
+            run: (one: Planned) => Effect.delay(slow.run(one), 10 - one.sequence)
+          }
+        ],
+        Effect.succeed(0)
+      )
+      const plan = [...planned("slow", 4), ...planned("quick", 4)]
+      const running = yield* Effect.fork(dispatcher.run(1, plan))
+      yield* TestClock.adjust(100)
+      const items = yield* Fiber.join(running)
+      expect(items.map((item) => (item._tag === "Absent" ? item.planned.id : item.rollout.id))).toEqual(
+        plan.map(({ id }) => id)
+      )
+    }).pipe(Effect.provide(services))
+  )
+
+  it.scoped("LEAK-01: steps leave nothing behind in the scope that they share", () =>
+    Effect.gen(function* () {
+      const scope = yield* Effect.scope
+      const dispatcher = yield* Dispatcher.make([source("math", Grpo.layer())], Effect.succeed(0))
+      const counts = new Set<number>()
+      for (let step = 1; step <= 300; step++) {
+        const plan = planned("math", 4).map((one, i) => ({
+          ...one,
+          id: `math/${step}/${i}`,
+          sequence: (step - 1) * 4 + i,
+          group: { id: `math/${step}`, size: 4 }
+        }))
+        yield* dispatcher.run(step, plan)
+        counts.add(openFinalizers(scope))
+      }
+      expect(counts.size).toBe(1)
+      expect(Math.max(...counts)).toBeLessThan(10)
+    }).pipe(Effect.provide(services))
+  )
+
+  it.scoped("an algorithm that cannot start ends the step, also when other sources are done", () =>
+    Effect.gen(function* () {
+      const noTeacher = Layer.effect(Algorithm, Effect.delay(Effect.fail("no teacher"), 1000))
+      const dispatcher = yield* Dispatcher.make(
+        [source("fine", Grpo.layer()), source("broken", noTeacher)],
+        Effect.succeed(0)
+      )
+      const running = yield* Effect.fork(dispatcher.run(1, [...planned("fine", 4), ...planned("broken", 4)]))
+      yield* TestClock.adjust(2000)
+      expect(yield* Fiber.await(running)).toEqual(Exit.fail("no teacher"))
+    }).pipe(Effect.provide(services))
+  )
+})
