@@ -72,15 +72,17 @@ const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const rows = yield* Directory.readMetrics(directory.metrics, Number.POSITIVE_INFINITY)
-    const last = rows.slice(-3).map((row) => Number(row.mismatch_kl))
+    const steps = Math.max(0, ...rows.map((row) => Number(row.step)))
+    // What was not finite is written as null: it is no number, and no 0.
+    const last = rows.slice(-3).flatMap(({ mismatch_kl }) => (typeof mismatch_kl === "number" ? [mismatch_kl] : []))
     const summary = {
-      steps: rewards.length,
+      steps,
       reward: { first_5: mean(rewards.slice(0, 5)), last_5: mean(rewards.slice(-5)) },
-      mismatch_kl_last_3: mean(last),
+      mismatch_kl_last_3: last.length === 0 ? null : mean(last),
       seconds: ((yield* Clock.currentTimeMillis) - begun) / 1000,
-      checkpoint: `${directory.checkpoints}/step_${rewards.length}`,
+      checkpoint: `${directory.checkpoints}/step_${steps}`,
       next: {
-        evaluate: `primerl eval ${directory.config} --model ${directory.checkpoints}/step_${rewards.length}`,
+        evaluate: `primerl eval ${directory.config} --model ${directory.checkpoints}/step_${steps}`,
         metrics: directory.metrics,
         rollouts: directory.rollouts
       }

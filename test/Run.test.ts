@@ -108,6 +108,22 @@ describe("Run", () => {
     )
   )
 
+  it.effect("its summary counts steps as they are numbered, and nothing that was not finite as 0", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const first = yield* open(directory, { sets: ["max_steps=2"] })
+        yield* Stream.runDrain(first.steps)
+        yield* fs.writeFileString(first.directory.metrics, '{"step":2,"reward":0.5,"mismatch_kl":null}\n')
+        const { steps } = yield* open(directory, { resume: true, sets: ["max_steps=3"] })
+        const [report] = Chunk.toReadonlyArray(yield* Stream.runCollect(steps))
+        const summary = JSON.parse(yield* fs.readFileString(first.directory.summary))
+        expect(summary).toMatchObject({ steps: 3, mismatch_kl_last_3: report?.mismatchKl })
+        expect(summary.checkpoint).toMatch(/step_3$/)
+      })
+    )
+  )
+
   it.effect("a sequence longer than the limit is cut or refused, never a crash", () =>
     inTemporary((directory) =>
       Effect.gen(function* () {
