@@ -22,13 +22,13 @@ export interface Options {
   readonly maxInflight?: number | undefined
   /** longest prompt plus completion, in tokens (as far as the model's positions go) */
   readonly maxSequenceLength?: number | undefined
-  /** loss and optimiser; DPPO and AdamW at a constant 10⁻⁵ unless given */
+  /** loss and optimiser; DPPO and AdamW at a constant 10⁻⁶ unless given */
   readonly training?: Partial<Training.Options> | undefined
 }
 
 const defaults: Training.Options = {
   loss: RlLoss.make(Dppo, {}),
-  learningRate: 1e-5,
+  learningRate: 1e-6,
   schedule: { type: "constant" },
   steps: Number.MAX_SAFE_INTEGER,
   beta1: 0.9,

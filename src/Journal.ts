@@ -27,6 +27,8 @@ export interface JournalService {
   readonly find: (id: string) => Option.Option<Rollout.Ended>
   /** Returns once the line is with the operating system. */
   readonly append: (step: number, ended: Rollout.Ended) => Effect.Effect<void, JournalError>
+  /** Nothing more will be appended for `step`: puts what there is into the order of `ids`, whatever ended first. */
+  readonly seal: (step: number, ids: ReadonlyArray<string>) => Effect.Effect<void, JournalError>
 }
 
 /** @category tags */
@@ -39,14 +41,16 @@ export const layerMemory: Layer.Layer<Journal> = Layer.sync(Journal, () => {
   const known = new Map<string, Rollout.Ended>()
   return Journal.of({
     find: (id) => Option.fromNullable(known.get(id)),
-    append: (_, ended) => Effect.sync(() => void known.set(idOf(ended), ended))
+    append: (_, ended) => Effect.sync(() => void known.set(idOf(ended), ended)),
+    seal: () => Effect.void
   })
 })
 
 /** Remembers nothing: for programs that never restart. @category layers */
 export const layerNone: Layer.Layer<Journal> = Layer.succeed(Journal, {
   find: () => Option.none(),
-  append: () => Effect.void
+  append: () => Effect.void,
+  seal: () => Effect.void
 })
 
 /** The file of one step, numbered so that names sort as steps do. @category model */
@@ -66,6 +70,13 @@ export const layerFile = (options: { readonly directory: string; readonly from?:
       const path = yield* Path.Path
       const { directory, from = 0 } = options
       const known = new Map<string, Rollout.Ended>()
+      // Lines of steps that are not sealed yet, by id.
+      const lines = new Map<number, Map<string, string>>()
+      const linesOf = (step: number) => {
+        const found = lines.get(step) ?? new Map<string, string>()
+        lines.set(step, found)
+        return found
+      }
       const failed = (file: string) => (cause: { readonly message: string }) =>
         new JournalError({ file, reason: cause.message })
 
@@ -85,6 +96,7 @@ export const layerFile = (options: { readonly directory: string; readonly from?:
             return yield* new JournalError({ file, reason: `line ${index + 1}: ${ended.left.message}` })
           }
           known.set(idOf(ended.right), ended.right)
+          linesOf(Number(step)).set(idOf(ended.right), line)
         }
       }
 
@@ -92,13 +104,22 @@ export const layerFile = (options: { readonly directory: string; readonly from?:
       return Journal.of({
         find: (id) => Option.fromNullable(known.get(id)),
         append: (step, ended) =>
-          fs
-            .writeFileString(path.join(directory, fileOf(step)), `${Rollout.stringify(ended)}\n`, { flag: "a" })
-            .pipe(
-              Effect.mapError(failed(path.join(directory, fileOf(step)))),
-              one.withPermits(1),
-              Effect.uninterruptible
-            )
+          Effect.suspend(() => {
+            const file = path.join(directory, fileOf(step))
+            const line = Rollout.stringify(ended)
+            linesOf(step).set(idOf(ended), line)
+            return Effect.mapError(fs.writeFileString(file, `${line}\n`, { flag: "a" }), failed(file))
+          }).pipe(one.withPermits(1), Effect.uninterruptible),
+        seal: (step, ids) =>
+          Effect.suspend(() => {
+            const file = path.join(directory, fileOf(step))
+            const found = linesOf(step)
+            lines.delete(step)
+            const text = ids.flatMap((id) => (found.has(id) ? [`${found.get(id)}\n`] : [])).join("")
+            return fs
+              .writeFileString(`${file}.partial`, text)
+              .pipe(Effect.zipRight(fs.rename(`${file}.partial`, file)), Effect.mapError(failed(file)))
+          }).pipe(one.withPermits(1), Effect.uninterruptible)
       })
     })
   )

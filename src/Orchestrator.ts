@@ -15,11 +15,12 @@ import type { Algorithm } from "./Algorithm.ts"
 import { Checkpoints } from "./Checkpoint.ts"
 import * as Environment from "./Environment.ts"
 import { Inference } from "./Inference.ts"
-import type { JournalError } from "./Journal.ts"
+import { Journal, type JournalError } from "./Journal.ts"
 import * as MicroBatch from "./MicroBatch.ts"
 import * as Dispatcher from "./orchestrator/Dispatcher.ts"
 import * as StepSummary from "./orchestrator/StepSummary.ts"
 import type { Permits } from "./Permits.ts"
+import { plannedOf } from "./pipeline/items.ts"
 import type { Renderer } from "./Renderer.ts"
 import type { EvalReport } from "./Report.ts"
 import type * as Rollout from "./Rollout.ts"
@@ -113,6 +114,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
       const trainer = yield* Trainer
       const inference = yield* Inference
       const checkpoints = yield* Checkpoints
+      const journal = yield* Journal
       const state = yield* State.State
       const scope = yield* Effect.scope
       const cursor = yield* state.cell({ name: "sampler", schema: Sampler.Cursor, initial: Sampler.start })
@@ -152,7 +154,13 @@ export const steps = <E, R>(options: Options<E, R>) =>
           const failing = StepSummary.failing(items, maxErrorRate)
           if (failing !== undefined) return yield* new OrchestratorError({ step, reason: failing })
         }
-        if (counted() > 0) return items
+        if (counted() > 0) {
+          yield* journal.seal(
+            step,
+            items.map((item) => plannedOf(item).id)
+          )
+          return items
+        }
         return yield* new OrchestratorError({
           step,
           reason: `none of ${items.length} rollouts counts after ${maxRefills + 1} rounds (${StepSummary.absences(items)})`

@@ -30,6 +30,8 @@ export interface StepReport {
   readonly zeroSignal: number
   /** rollouts that did not count, by reason */
   readonly absent: Readonly<Record<string, number>>
+  /** the first of each reason, in words */
+  readonly firstAbsences: Readonly<Record<string, string>>
   /** what environments and algorithms measured, by name */
   readonly metrics: Readonly<Record<string, number>>
   readonly tokensPerSecond: number

@@ -126,7 +126,7 @@ export const make = <T>(rewards: Rewards<T>, metrics: Readonly<Record<string, Sc
     let reward = 0
     for (const { name, score, weight } of weighted) {
       const value = yield* number(name, score, task, answer)
-      if (!Number.isFinite(value)) yield* Effect.logWarning(`reward ${name} is ${value}: the rollout has no reward`)
+      if (!Number.isFinite(value)) yield* Effect.logDebug(`reward ${name} is ${value}: the rollout has no reward`)
       earned[name] = weight * value
       reward += weight * value
     }

@@ -29,6 +29,23 @@ describe("Journal", () => {
     }).pipe(Effect.provide(NodeContext.layer))
   )
 
+  it.scoped("a sealed step stands in the order of its plan, whatever ended first", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* fs.makeTempDirectoryScoped()
+      const ids = ["a", "b", "c"]
+      const file = `${directory}/${Journal.fileOf(1)}`
+      const first = yield* open(directory)
+      for (const id of ["c", "a"]) yield* first.append(1, rollout({ id }))
+      const second = yield* open(directory)
+      yield* second.append(1, rollout({ id: "b" }))
+      yield* second.seal(1, ids)
+      const lines = (yield* fs.readFileString(file)).trimEnd().split("\n")
+      expect(lines.map((line) => JSON.parse(line).id)).toEqual(ids)
+      expect(yield* fs.readDirectory(directory)).toEqual([Journal.fileOf(1)])
+    }).pipe(Effect.provide(NodeContext.layer))
+  )
+
   it.scoped("a line cut by a kill never happened, and what follows it is whole", () =>
     Effect.gen(function* () {
       const fs = yield* FileSystem.FileSystem

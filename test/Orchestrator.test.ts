@@ -50,7 +50,8 @@ const setup = (
     Layer.succeed(Checkpoint.Checkpoints, { afterStep: (step) => Effect.sync(() => seen.checkpoints.push(step)) }),
     Layer.succeed(Journal.Journal, {
       find: (id) => Effect.runSync(Effect.option(Effect.fromNullable(known.get(id)))),
-      append: (step, ended) => Effect.sync(() => seen.ended.push({ step, ended }))
+      append: (step, ended) => Effect.sync(() => seen.ended.push({ step, ended })),
+      seal: () => Effect.void
     }),
     Permits.layer(64),
     State.layer(options.restored)
@@ -334,6 +335,7 @@ describe("Orchestrator", () => {
       const { layer } = setup({ policy: Layer.succeed(Inference, policy) })
       const journal = Layer.succeed(Journal.Journal, {
         find: () => Option.none(),
+        seal: () => Effect.void,
         append: (_, ended) =>
           Effect.map(Ref.get(applied), (now) => {
             if (ended._tag === "Rollout") stamped.push([ended.policyVersion, now])

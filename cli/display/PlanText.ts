@@ -38,16 +38,13 @@ const checkpoints = ({ interval }: Config.TrainDraft["ckpt"], maxSteps: number):
     : derived("checkpoints", Math.ceil(maxSteps / interval), `every ${interval} steps and after the last`)
 
 const folder = ({ outputDir, run }: { readonly outputDir: string; readonly run: { readonly name: string } }): Derived =>
-  derived("run folder", `${outputDir}/${run.name}`)
+  derived("run folder", `${outputDir}/${run.name}`, "or with the next free number: a run never writes into another's")
 
-const staleness = ({ policy, maxSteps }: Config.OrchestratorConfig["offPolicy"]): Derived => {
-  const how = {
-    pace: "work is started only while it can be trained in time",
-    drop: "what is older when its turn comes is discarded",
-    strict: "the trainer waits for what is older"
-  }[policy]
-  return derived("staleness", `at most ${maxSteps} ${maxSteps === 1 ? "step" : "steps"}`, `${policy}: ${how}`)
-}
+/** Rollouts are never older than one step, however much older they might be. */
+const staleness = ({ maxSteps }: Config.OrchestratorConfig["offPolicy"]): Derived =>
+  maxSteps === 0
+    ? derived("staleness", "0 steps", "a step's rollouts wait for the weights that it starts from")
+    : derived("staleness", "at most 1 step", "the next step's rollouts are generated while a step trains")
 
 const groups = ({ batchSize, train }: Config.OrchestratorConfig, maxSteps: number): ReadonlyArray<Derived> => {
   const sizes = new Set(train.source.map(({ groupSize }) => groupSize))

@@ -2,7 +2,7 @@
 import type { StepReport } from "../../src/Report.ts"
 import type { Column } from "./Columns.ts"
 import type { Display } from "./Display.ts"
-import { counts, fixed, large, short, signed } from "./Numbers.ts"
+import { fixed, large, short, signed } from "./Numbers.ts"
 
 type Reports = ReadonlyArray<StepReport>
 
@@ -44,14 +44,28 @@ const columns = (reports: Reports): ReadonlyArray<Column<StepReport>> => {
   ]
 }
 
-const remark = ({ absent, evaluations, optimizerApplied, tokens, zeroSignal, rollouts }: StepReport): string =>
+/** Why the first of them; the rest is in the run's rollouts. */
+const because = (words: string | undefined): string => {
+  const [line = ""] = (words ?? "").split("\n")
+  return line === "" ? "" : ` (${line.length > 100 ? `${line.slice(0, 99)}…` : line})`
+}
+
+const remark = ({
+  absent,
+  evaluations,
+  firstAbsences,
+  optimizerApplied,
+  tokens,
+  zeroSignal,
+  rollouts
+}: StepReport): string =>
   [
     optimizerApplied || tokens === 0 ? "" : "weights unchanged: the gradient was not finite",
     rollouts > 0 && zeroSignal === rollouts ? "weights unchanged: every credit is 0" : "",
     ...evaluations.map(
       ({ name, reward }) => `eval ${name}: ${fixed(reward.mean, 3)} ± ${fixed(reward.standardError, 3)}`
     ),
-    counts(absent) === "" ? "" : `absent: ${counts(absent)}`
+    ...Object.entries(absent).map(([kind, count]) => `absent: ${kind} ${count}${because(firstAbsences[kind])}`)
   ]
     .filter((text) => text !== "")
     .join("; ")

@@ -3,6 +3,7 @@
 import type { PackedBatch } from "../MicroBatch.ts"
 import type { Compiled } from "../Pipeline.ts"
 import type { EvalReport, StepReport } from "../Report.ts"
+import { explain, type Reason } from "../Rollout.ts"
 import type { TrainReport } from "../Trainer/Trainer.ts"
 import { isCe, isRefKl, isRl, type TrainingSample } from "../TrainingSample.ts"
 import type { Item } from "./Dispatcher.ts"
@@ -17,16 +18,26 @@ export const samples = (items: ReadonlyArray<Item>): ReadonlyArray<TrainingSampl
 const mean = (values: ReadonlyArray<number>) =>
   values.length === 0 ? 0 : values.reduce((a, b) => a + b, 0) / values.length
 
+const kindOf = (reason: Reason) => (reason._tag === "Failed" ? `Failed/${reason.blame}` : reason._tag)
+
 /** Absences by reason, failures with who is to blame. @category getters */
 export const absent = (items: ReadonlyArray<Item>): Readonly<Record<string, number>> => {
   const counts: Record<string, number> = {}
   for (const item of items) {
     if (isCompiled(item)) continue
-    const { reason } = item
-    const key = reason._tag === "Failed" ? `Failed/${reason.blame}` : reason._tag
-    counts[key] = (counts[key] ?? 0) + 1
+    const kind = kindOf(item.reason)
+    counts[kind] = (counts[kind] ?? 0) + 1
   }
   return counts
+}
+
+/** The first absence of each reason, in words, with the rollout that it befell. @category getters */
+const firstAbsences = (items: ReadonlyArray<Item>): Readonly<Record<string, string>> => {
+  const first: Record<string, string> = {}
+  for (const item of items) {
+    if (!isCompiled(item)) first[kindOf(item.reason)] ??= `${item.planned.id}: ${explain(item.reason)}`
+  }
+  return first
 }
 
 /** The same as one phrase. @category getters */
@@ -115,6 +126,7 @@ export const report = (of: {
     tokens: packed.tokens,
     zeroSignal: compiled.filter((item) => !item.signal).length,
     absent: absent(of.items),
+    firstAbsences: firstAbsences(of.items),
     metrics: meanMetrics(compiled),
     tokensPerSecond: seconds > 0 ? packed.tokens / seconds : 0,
     seconds,

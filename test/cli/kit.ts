@@ -27,6 +27,7 @@ export const stepReport = (step: number, change: Partial<StepReport> = {}): Step
   tokens: 4096,
   zeroSignal: 0,
   absent: {},
+  firstAbsences: {},
   metrics: {},
   tokensPerSecond: 12_345,
   seconds: 1.25,
