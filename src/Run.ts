@@ -6,7 +6,6 @@
 import * as os from "node:os"
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Clock from "effect/Clock"
-import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
@@ -30,22 +29,6 @@ import * as Metrics from "./run/Metrics.ts"
 import * as Policy from "./run/Policy.ts"
 import * as State from "./State.ts"
 import * as ModelConfig from "./Trainer/ModelConfig.ts"
-
-/** Anything that ends a run; the cause says where and what to do. @category errors */
-export class RunError extends Data.TaggedError("RunError")<{ readonly cause: { readonly message: string } }> {
-  override get message() {
-    return this.cause.message
-  }
-}
-
-/** A run that has its place and its past. @category model */
-export interface Started<Report> {
-  readonly directory: Directory.RunDirectory
-  /** rewards of the steps before the one it goes on with */
-  readonly rewards: ReadonlyArray<number>
-  /** each element is one finished step; its row is in `metrics.jsonl` when it comes out */
-  readonly steps: Stream.Stream<Report, RunError>
-}
 
 const threadsOf = (threads: number | undefined) => threads ?? os.availableParallelism()
 
@@ -95,7 +78,8 @@ const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<
   })
 
 /**
- * Opens a training run, new or resumed. Nothing is trained until its steps are pulled.
+ * Opens a training run, new or resumed. Nothing is trained until its steps are pulled; each element is one finished step,
+ * whose row is in `metrics.jsonl` when it comes out. `rewards` are those of the steps before the one it goes on with.
  *
  * @category running
  */

@@ -9,6 +9,7 @@ import * as Exit from "effect/Exit"
 import * as Stream from "effect/Stream"
 import * as Config from "../src/Config.ts"
 import * as Run from "../src/Run.ts"
+import type { RunDirectory } from "../src/run/Directory.ts"
 
 const rl = fileURLToPath(new URL("../examples/reverse-text/rl.toml", import.meta.url))
 const policy = fileURLToPath(new URL("../examples/reverse-text/policy", import.meta.url))
@@ -36,7 +37,7 @@ const open = (outputDir: string, options: { readonly resume?: boolean; readonly 
 const failure = <A, E>(exit: Exit.Exit<A, E>) => (Exit.isFailure(exit) ? String(exit.cause) : "succeeded")
 
 /** What a run left behind: rows without the clock's columns, and a digest of the final weights. */
-const remains = (directory: Run.Started<unknown>["directory"], step = 4) =>
+const remains = (directory: RunDirectory, step = 4) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const rows = (yield* fs.readFileString(directory.metrics))
