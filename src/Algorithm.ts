@@ -10,11 +10,12 @@ import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as ParseResult from "effect/ParseResult"
+import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Credit from "./Credit.ts"
 import * as DependentSet from "./DependentSet.ts"
-import { mapSettled, settled } from "./internal/settled.ts"
+import { settled } from "./internal/settled.ts"
 import type { Rollout } from "./Rollout.ts"
 
 /** A hook that could not give its credit. It costs the rollouts concerned, never the run. @category errors */
@@ -206,6 +207,12 @@ const frozenFeedsOnlyCe = (type: string, actionLoss: ActionLoss, { frozen, name 
       ]
     : []
 
+/** What a hook of plain JavaScript returns need not be what its type says. */
+const isCredit = (value: unknown): value is Credit.Credit =>
+  Predicate.hasProperty(value, "claims") &&
+  Array.isArray(value.claims) &&
+  value.claims.every(({ values }) => typeof values === "number" || values instanceof Float32Array)
+
 /** Plain values stay plain (an Exit), so that a formula costs no fiber; what throws or fails is named. */
 const lift = <A>(
   run: () => A | Effect.Effect<A, unknown>,
@@ -240,19 +247,26 @@ const layerOf = <H extends HooksOf>(
       if (scoreRollout === undefined) return Exit.succeed(actions)
       const named = (cause: unknown) =>
         new AlgorithmError({ algorithm: type, hook: "scoreRollout", subject: rollout.id, cause })
-      return mapSettled(
-        lift(() => scoreRollout(rollout), named),
-        (credit) => Credit.combine(actions, credit)
-      )
+      const combined = (credit: unknown) =>
+        isCredit(credit)
+          ? Exit.succeed(Credit.combine(actions, credit))
+          : Exit.fail(named("what it returned is no credit; make it with Credit.uniform, Credit.perTurn, …"))
+      const credit = lift(() => scoreRollout(rollout), named)
+      const known = settled(credit)
+      return known === undefined ? Effect.flatMap(credit, combined) : Exit.flatMap(known, combined)
     },
     scoreGroup: (rollouts, set) => {
       if (scoreGroup === undefined) return Exit.succeed(rollouts.map(() => Credit.empty))
       const named = (cause: unknown) =>
         new AlgorithmError({ algorithm: type, hook: "scoreGroup", subject: set.key, cause })
-      const aligned = (credits: ReadonlyArray<Credit.Credit>) =>
-        credits.length === rollouts.length
-          ? Exit.succeed(credits)
+      const aligned = (credits: unknown) => {
+        if (!Array.isArray(credits) || !credits.every(isCredit)) {
+          return Exit.fail(named("what it returned is no list of credits, one for each rollout"))
+        }
+        return credits.length === rollouts.length
+          ? Exit.succeed(credits as ReadonlyArray<Credit.Credit>)
           : Exit.fail(named(`${credits.length} credits for ${rollouts.length} rollouts`))
+      }
       const credits = lift(() => scoreGroup(rollouts, set), named)
       const known = settled(credits)
       return known === undefined ? Effect.flatMap(credits, aligned) : Exit.flatMap(known, aligned)

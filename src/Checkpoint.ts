@@ -8,6 +8,7 @@ import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { Trainer } from "./Trainer/Trainer.ts"
 
@@ -78,10 +79,10 @@ export const list = (directory: string) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     if (!(yield* fs.exists(directory))) return []
-    return (yield* fs.readDirectory(directory))
-      .map(stepOf)
-      .filter((step) => step !== undefined)
-      .sort((a, b) => a - b)
+    const path = yield* Path.Path
+    const steps = (yield* fs.readDirectory(directory)).flatMap((name) => stepOf(name) ?? []).sort((a, b) => a - b)
+    const manifestOf = (step: number) => path.join(directory, `step_${step}`, "checkpoint.json")
+    return yield* Effect.filter(steps, (step) => Effect.orElseSucceed(fs.exists(manifestOf(step)), () => false))
   }).pipe(Effect.mapError((cause) => new CheckpointError({ directory, reason: cause.message })))
 
 /** Which of `steps` may go once the newest is written. @category getters */
@@ -101,12 +102,20 @@ export const read = (directory: string) =>
     const fs = yield* FileSystem.FileSystem
     const path = yield* Path.Path
     const text = yield* fs.readFileString(path.join(directory, "checkpoint.json"))
-    const manifest = yield* Schema.decode(Manifest)(text)
+    const manifest = yield* Effect.mapError(Schema.decode(Manifest)(text), (error) => {
+      const [issue] = ParseResult.ArrayFormatter.formatErrorSync(error)
+      const where = issue === undefined || issue.path.length === 0 ? "" : `${issue.path.join(".")}: `
+      const reason = `checkpoint.json is damaged (${where}${issue?.message}); take this directory away to go on from the checkpoint before it`
+      return new CheckpointError({ directory, reason })
+    })
     if (manifest.format_version !== formatVersion) {
       return yield* new CheckpointError({
         directory,
         reason: `its format version is ${manifest.format_version}, this primerl reads ${formatVersion}; resume it with the version that wrote it`
       })
+    }
+    if (stepOf(path.basename(directory)) !== manifest.step) {
+      return yield* new CheckpointError({ directory, reason: `its checkpoint.json is that of step ${manifest.step}` })
     }
     return { step: manifest.step, ahead: manifest.ahead, state: manifest.state }
   }).pipe(
@@ -158,7 +167,8 @@ export const layerDirectory = (options: Options) =>
           yield* fs.writeFileString(path.join(partial, "checkpoint.json"), manifest)
           yield* fs.remove(final, { recursive: true, force: true })
           yield* fs.rename(partial, final)
-          for (const step of expired(yield* list(directory), options)) {
+          const present = yield* Effect.provideService(list(directory), Path.Path, path)
+          for (const step of expired(present, options)) {
             yield* fs.remove(path.join(directory, `step_${step}`), { recursive: true })
           }
         }).pipe(

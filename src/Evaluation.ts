@@ -14,7 +14,7 @@ export interface Options {
   /** the environment's name unless given */
   readonly name?: string | undefined
   readonly environment: Environment.Environment
-  /** held-out examples, from the first on */
+  /** held-out examples, from the first on; at most those that there are, each once */
   readonly examples: number
   /** attempts per example */
   readonly groupSize: number
@@ -38,8 +38,8 @@ export const passAtK = (n: number, c: number, k: number): number => {
   return 1 - none
 }
 
-const plan = (options: Options): ReadonlyArray<Planned> =>
-  Array.from({ length: options.examples * options.groupSize }, (_, sequence): Planned => {
+const plan = (options: Options, examples: number): ReadonlyArray<Planned> =>
+  Array.from({ length: examples * options.groupSize }, (_, sequence): Planned => {
     const index = Math.floor(sequence / options.groupSize)
     const id = `eval/${options.environment.name}/${index}`
     const attempt = `${id}/${sequence % options.groupSize}`
@@ -101,9 +101,10 @@ export const summarize = (
 export const run = Effect.fn("Evaluation.run")(function* (options: Options) {
   const started = yield* Clock.currentTimeMillis
   const permits = yield* Permits.Permits
-  const { environment, examples, model, sampling, seed } = options
+  const { environment, model, sampling, seed } = options
+  const examples = Math.min(options.examples, environment.examples.size("eval"))
   const ended = yield* Effect.forEach(
-    plan(options),
+    plan(options, examples),
     (planned) => Environment.rollout(environment, planned, { seed, sampling }).pipe(permits.withPermits(planned.id)),
     { concurrency: "unbounded" }
   )

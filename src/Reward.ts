@@ -88,7 +88,8 @@ export type Scorer<T> = (task: T, answer: Answer) => Effect.Effect<Scored, Score
 
 /**
  * All rewards and metrics of an environment as one scorer. Metrics come first; then rewards, in the order given. A
- * reward of weight 0 is a metric. Throws `ScoreError` for a weight that is not finite and for a name used twice.
+ * reward of weight 0 is a metric. Throws `ScoreError` for a weight that is not finite, for a name used twice, and when
+ * nothing is rewarded.
  *
  * @category constructors
  */
@@ -101,6 +102,12 @@ export const make = <T>(rewards: Rewards<T>, metrics: Readonly<Record<string, Sc
     return { name, score, weight }
   })
   const weighted = parts.filter(({ weight }) => weight !== 0)
+  if (weighted.length === 0) {
+    throw new ScoreError({
+      part: parts[0]?.name ?? "reward",
+      reason: "no part has a weight other than 0: nothing is rewarded"
+    })
+  }
   const observed = [
     ...Object.entries(metrics).map(([name, score]) => ({ name, score })),
     ...parts.filter(({ weight }) => weight === 0)

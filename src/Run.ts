@@ -30,6 +30,17 @@ import * as Policy from "./run/Policy.ts"
 import * as State from "./State.ts"
 import * as ModelConfig from "./Trainer/ModelConfig.ts"
 
+/** A run that has its place and its past. @category model */
+export interface Started<Report, E, R> {
+  readonly directory: Directory.RunDirectory
+  /** rewards of the steps before the one it goes on with */
+  readonly rewards: ReadonlyArray<number>
+  /** each element is one finished step; its row is in `metrics.jsonl` when it comes out */
+  readonly steps: Stream.Stream<Report, E, R>
+}
+
+const started = <Report, E, R>(run: Started<Report, E, R>): Started<Report, E, R> => run
+
 const threadsOf = (threads: number | undefined) => threads ?? os.availableParallelism()
 
 const samplingOf = ({ maxCompletionTokens, minP, temperature, topK, topP }: Config.SamplingConfig) => ({
@@ -57,19 +68,21 @@ const appendLine = (file: string, value: unknown) =>
 const mean = (values: ReadonlyArray<number>) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length)
 
 /** What a finished run comes to, for people and programs. */
-const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<number>, started: number) =>
+const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<number>, begun: number) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const rows = yield* Directory.readMetrics(directory.metrics, Number.POSITIVE_INFINITY)
-    const last = rows.slice(-3).map((row) => Number(row.mismatch_kl))
+    const steps = Math.max(0, ...rows.map((row) => Number(row.step)))
+    // What was not finite is written as null: it is no number, and no 0.
+    const last = rows.slice(-3).flatMap(({ mismatch_kl }) => (typeof mismatch_kl === "number" ? [mismatch_kl] : []))
     const summary = {
-      steps: rewards.length,
+      steps,
       reward: { first_5: mean(rewards.slice(0, 5)), last_5: mean(rewards.slice(-5)) },
-      mismatch_kl_last_3: mean(last),
-      seconds: ((yield* Clock.currentTimeMillis) - started) / 1000,
-      checkpoint: `${directory.checkpoints}/step_${rewards.length}`,
+      mismatch_kl_last_3: last.length === 0 ? null : mean(last),
+      seconds: ((yield* Clock.currentTimeMillis) - begun) / 1000,
+      checkpoint: `${directory.checkpoints}/step_${steps}`,
       next: {
-        evaluate: `primerl eval ${directory.config} --model ${directory.checkpoints}/step_${rewards.length}`,
+        evaluate: `primerl eval ${directory.config} --model ${directory.checkpoints}/step_${steps}`,
         metrics: directory.metrics,
         rollouts: directory.rollouts
       }
@@ -78,8 +91,7 @@ const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<
   })
 
 /**
- * Opens a training run, new or resumed. Nothing is trained until its steps are pulled; each element is one finished step,
- * whose row is in `metrics.jsonl` when it comes out. `rewards` are those of the steps before the one it goes on with.
+ * Opens a training run, new or resumed. Nothing is trained until its steps are pulled.
  *
  * @category running
  */
@@ -125,7 +137,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         ({ options }) => Evaluation.run({ ...options, model: `step ${step}`, policyVersion: step })
       )
 
-    const started = yield* Clock.currentTimeMillis
+    const begun = yield* Clock.currentTimeMillis
     const seen = [...rewards]
     const steps = Orchestrator.steps({
       sources,
@@ -144,13 +156,13 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         return appendLine(directory.metrics, Metrics.row(report))
       }),
       Stream.onDone(() =>
-        Effect.catchAll(writeSummary(directory, seen, started), ({ message }) =>
+        Effect.catchAll(writeSummary(directory, seen, begun), ({ message }) =>
           Effect.logWarning(`the run is done, but its summary was not written: ${message}`)
         )
       ),
       Stream.provideSomeLayer(layer)
     )
-    return { directory, rewards, steps }
+    return started({ directory, rewards, steps })
   })
 
 /**
@@ -194,7 +206,7 @@ export const sft = (config: Config.SftConfig) =>
         )
       })
     ).pipe(Stream.provideSomeLayer(layer))
-    return { directory, rewards: [], steps }
+    return started({ directory, rewards: [], steps })
   })
 
 /** Every evaluation source with its environment, and how many steps lie between its evaluations. */

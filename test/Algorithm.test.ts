@@ -45,6 +45,30 @@ const Running = Algorithm.define({
 })
 
 describe("Algorithm.define", () => {
+  it.effect("that return what is no credit fail by name, and are no defect", () =>
+    Effect.gen(function* () {
+      const returns = (value: unknown) => ({
+        whole: withHooks({ scoreGroup: () => value as ReadonlyArray<Credit.Credit> }),
+        single: withHooks({ scoreRollout: () => value as Credit.Credit })
+      })
+      for (const value of [
+        undefined,
+        1,
+        [1, 1],
+        { claims: 5 },
+        [undefined],
+        Credit.uniform("1" as unknown as number)
+      ]) {
+        const { single, whole } = returns(value)
+        assert.match(
+          messages(yield* score(whole.layer(), group([1, 0])))[0]!,
+          /^mine\.scoreGroup of .*no list of credits/
+        )
+        assert.match(messages(yield* score(single.layer(), group([1, 0])))[0]!, /^mine\.scoreRollout of .*no credit/)
+      }
+    })
+  )
+
   it.effect("what a hook throws, fails with or miscounts names the algorithm, the hook and its subject", () =>
     Effect.gen(function* () {
       const boom = () => {

@@ -43,9 +43,28 @@ describe("Checkpoint", () => {
       const directory = yield* fs.makeTempDirectoryScoped()
       for (const name of ["step_9", "step_10", "step_100", "step_100.tmp", "notes"]) {
         yield* fs.makeDirectory(`${directory}/${name}`)
+        yield* fs.writeFileString(`${directory}/${name}/checkpoint.json`, "{}")
       }
+      yield* fs.makeDirectory(`${directory}/step_200`)
+      yield* fs.writeFileString(`${directory}/step_300`, "")
       expect(yield* Checkpoint.list(directory)).toEqual([9, 10, 100])
       expect(yield* Checkpoint.list(`${directory}/absent`)).toEqual([])
+    }).pipe(Effect.provide(NodeContext.layer))
+  )
+
+  it.scoped("says what is wrong with a checkpoint, and what to do", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const directory = `${yield* fs.makeTempDirectoryScoped()}/step_4`
+      yield* fs.makeDirectory(directory)
+      const reading = (text: string) =>
+        Effect.gen(function* () {
+          yield* fs.writeFileString(`${directory}/checkpoint.json`, text)
+          return String(yield* Effect.flip(Checkpoint.read(directory)))
+        })
+      expect(yield* reading("{")).toMatch(/step_4: checkpoint\.json is damaged .*take this directory away/)
+      expect(yield* reading('{"format_version":1,"step":"4","ahead":true,"state":{}}')).toMatch(/damaged \(step: /)
+      expect(yield* reading('{"format_version":1,"step":3,"ahead":true,"state":{}}')).toMatch(/is that of step 3/)
     }).pipe(Effect.provide(NodeContext.layer))
   )
 

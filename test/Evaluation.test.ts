@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { lines } from "../cli/display/EvalText.ts"
 import * as Environment from "../src/Environment.ts"
 import * as Evaluation from "../src/Evaluation.ts"
 import * as Permits from "../src/Permits.ts"
@@ -51,6 +52,13 @@ describe("Evaluation", () => {
     expect(Evaluation.summarize([rollout({ reward: 1 })], of).reward).toEqual({ mean: 1, standardError: Number.NaN })
   })
 
+  it("attempts that all failed have no reward, not a reward of 0", () => {
+    const failed = absent(planned({ id: "r" }), { _tag: "Failed", blame: "provider", message: "gone" })
+    const report = Evaluation.summarize([failed], of)
+    expect(report).toMatchObject({ rollouts: 0, reward: { mean: Number.NaN, standardError: Number.NaN } })
+    expect(lines(report)[0]).toBe("math: no reward: none of its attempts counts")
+  })
+
   it.effect("runs held-out examples only, the same ones for the same seed", () => {
     const seen: Array<string> = []
     const environment = Environment.make({
@@ -66,8 +74,8 @@ describe("Evaluation", () => {
       }
     })
     return Effect.gen(function* () {
-      const report = yield* Evaluation.run({ environment, examples: 3, groupSize: 2, seed: 1, model: "policy" })
-      expect(report).toMatchObject({ rollouts: 6, reward: { mean: 1, standardError: 0 } })
+      const report = yield* Evaluation.run({ environment, examples: 300, groupSize: 2, seed: 1, model: "policy" })
+      expect(report).toMatchObject({ examples: 3, rollouts: 6, reward: { mean: 1, standardError: 0 } })
       expect(new Set(seen)).toEqual(new Set(["eval 0", "eval 1", "eval 2"]))
     }).pipe(
       Effect.provide(

@@ -32,6 +32,11 @@ describe("rewards", () => {
     })
   )
 
+  it("of no part at all are refused: a sum of nothing would be 0", () => {
+    expect(() => Reward.make({})).toThrow(/nothing is rewarded/)
+    expect(() => Reward.make({ seen: { score: () => 1, weight: 0 } })).toThrow(/reward seen: .*nothing is rewarded/)
+  })
+
   it.effect("see the task and the answer", () =>
     Effect.gen(function* () {
       const seen: Array<unknown> = []

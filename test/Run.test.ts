@@ -9,7 +9,6 @@ import * as Exit from "effect/Exit"
 import * as Stream from "effect/Stream"
 import * as Config from "../src/Config.ts"
 import * as Run from "../src/Run.ts"
-import type { RunDirectory } from "../src/run/Directory.ts"
 
 const rl = fileURLToPath(new URL("../examples/reverse-text/rl.toml", import.meta.url))
 const policy = fileURLToPath(new URL("../examples/reverse-text/policy", import.meta.url))
@@ -37,7 +36,7 @@ const open = (outputDir: string, options: { readonly resume?: boolean; readonly 
 const failure = <A, E>(exit: Exit.Exit<A, E>) => (Exit.isFailure(exit) ? String(exit.cause) : "succeeded")
 
 /** What a run left behind: rows without the clock's columns, and a digest of the final weights. */
-const remains = (directory: RunDirectory, step = 4) =>
+const remains = (directory: Run.Started<unknown, unknown, unknown>["directory"], step = 4) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const rows = (yield* fs.readFileString(directory.metrics))
@@ -105,6 +104,22 @@ describe("Run", () => {
         expect(yield* Stream.runCount(finished.steps)).toBe(0)
         const longer = yield* open(directory, { resume: true, sets: ["max_steps=3"] })
         expect(yield* Stream.runCount(longer.steps)).toBe(1)
+      })
+    )
+  )
+
+  it.effect("its summary counts steps as they are numbered, and nothing that was not finite as 0", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const first = yield* open(directory, { sets: ["max_steps=2"] })
+        yield* Stream.runDrain(first.steps)
+        yield* fs.writeFileString(first.directory.metrics, '{"step":2,"reward":0.5,"mismatch_kl":null}\n')
+        const { steps } = yield* open(directory, { resume: true, sets: ["max_steps=3"] })
+        const [report] = Chunk.toReadonlyArray(yield* Stream.runCollect(steps))
+        const summary = JSON.parse(yield* fs.readFileString(first.directory.summary))
+        expect(summary).toMatchObject({ steps: 3, mismatch_kl_last_3: report?.mismatchKl })
+        expect(summary.checkpoint).toMatch(/step_3$/)
       })
     )
   )

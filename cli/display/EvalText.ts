@@ -7,7 +7,9 @@ export const lines = (report: EvalReport): ReadonlyArray<string> => {
   const { reward, examples, rollouts, metrics, absent } = report
   const measured = Object.entries(metrics).map(([name, value]) => `  ${name}: ${short(value)}`)
   return [
-    `${report.name}: reward ${fixed(reward.mean, 3)} ± ${fixed(reward.standardError, 3)}`,
+    rollouts === 0
+      ? `${report.name}: no reward: none of its attempts counts`
+      : `${report.name}: reward ${fixed(reward.mean, 3)} ± ${fixed(reward.standardError, 3)}`,
     `  ${examples} examples, ${rollouts} rollouts, ${duration(report.seconds * 1000)}`,
     ...measured,
     ...(counts(absent) === "" ? [] : [`  absent: ${counts(absent)}`]),

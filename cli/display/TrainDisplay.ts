@@ -44,10 +44,10 @@ const columns = (reports: Reports): ReadonlyArray<Column<StepReport>> => {
   ]
 }
 
-const remark = ({ absent, evaluations, optimizerApplied, zeroSignal, rollouts }: StepReport): string =>
+const remark = ({ absent, evaluations, optimizerApplied, tokens, zeroSignal, rollouts }: StepReport): string =>
   [
-    optimizerApplied ? "" : "weights unchanged: the gradient was not finite",
-    rollouts > 0 && zeroSignal === rollouts ? "no signal: every credit is 0" : "",
+    optimizerApplied || tokens === 0 ? "" : "weights unchanged: the gradient was not finite",
+    rollouts > 0 && zeroSignal === rollouts ? "weights unchanged: every credit is 0" : "",
     ...evaluations.map(
       ({ name, reward }) => `eval ${name}: ${fixed(reward.mean, 3)} ± ${fixed(reward.standardError, 3)}`
     ),

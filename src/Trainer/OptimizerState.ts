@@ -51,7 +51,11 @@ export const load = (engine: Engine, directory: string) =>
           second: floats(yield* checkpoint.read(second))
         })
       }
-      const { steps } = yield* Schema.decode(State)(yield* fs.readFileString(stateOf(directory)))
+      const { steps } = yield* Effect.mapError(
+        Effect.flatMap(fs.readFileString(stateOf(directory)), Schema.decode(State)),
+        ({ message }) =>
+          new ModelError({ path: stateOf(directory), reason: `is not {"steps": N} (${message.split("─ ").at(-1)})` })
+      )
       yield* engine.setOptimizerSteps(steps)
     })
   )

@@ -2,6 +2,7 @@
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
+import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import type { SftConfig } from "../Config.ts"
@@ -16,7 +17,15 @@ export class DataError extends Data.TaggedError("DataError")<{ readonly file: st
   }
 }
 
-const Line = Schema.parseJson(Schema.Struct({ messages: Schema.Array(Wire.Message) }))
+const Line = Schema.parseJson(Schema.Struct({ messages: Schema.NonEmptyArray(Wire.Message) }))
+
+/** The first thing that is wrong with a line: where in it, and what, without the schema around it. */
+const inWords = (error: ParseResult.ParseError) => {
+  const issues = ParseResult.ArrayFormatter.formatErrorSync(error)
+  const issue = issues.reduce((deepest, one) => (one.path.length > deepest.path.length ? one : deepest), issues[0]!)
+  const message = issue.message.length > 200 ? `${issue.message.slice(0, 200)}…` : issue.message
+  return issue.path.length === 0 ? message : `${issue.path.join(".")}: ${message}`
+}
 
 /** Every conversation of a file; the first line that is none is an error with its number. */
 const read = (file: string) =>
@@ -31,7 +40,7 @@ const read = (file: string) =>
       if (line.trim() === "") continue
       const { messages } = yield* Effect.mapError(
         Schema.decodeUnknown(Line)(line),
-        (cause) => new DataError({ file, reason: `line ${index + 1} is no {"messages": […]}: ${cause.message}` })
+        (cause) => new DataError({ file, reason: `line ${index + 1} is no {"messages": […]}: ${inWords(cause)}` })
       )
       conversations.push(messages)
     }

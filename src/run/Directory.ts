@@ -2,6 +2,7 @@
  * Where a run keeps what it did: the resolved configuration, `metrics.jsonl`, every rollout, checkpoints, a summary.
  * A new run never writes into the directory of another; a resumed one goes on where its last checkpoint stands.
  */
+import type { PlatformError } from "@effect/platform/Error"
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Path from "@effect/platform/Path"
 import * as Data from "effect/Data"
@@ -61,14 +62,32 @@ const nameOf = (name: string, number: number) => (number === 1 ? name : `${name}
 const failed = (directory: string) => (cause: { readonly _tag: string; readonly message: string }) =>
   new RunDirectoryError({ directory, reason: cause.message })
 
+/** Makes the directory of this number, or of the next one that nobody else has made: of two runs that start at once, each gets its own. */
+const claim = (
+  outputDir: string,
+  name: string,
+  number: number
+): Effect.Effect<string, PlatformError, FileSystem.FileSystem | Path.Path> =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    const directory = (yield* Path.Path).join(outputDir, nameOf(name, number))
+    return yield* fs.makeDirectory(directory).pipe(
+      Effect.as(directory),
+      Effect.catchIf(
+        (cause) => cause._tag === "SystemError" && cause.reason === "AlreadyExists",
+        () => claim(outputDir, name, number + 1)
+      )
+    )
+  })
+
 /** A fresh directory: `name`, or with the next free number when runs of that name are there. @category constructors */
 export const create = (options: { readonly outputDir: string; readonly name: string; readonly config: string }) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const path = yield* Path.Path
     const number = ((yield* taken(options.outputDir, options.name)).at(-1) ?? 0) + 1
-    const run = at(path, path.join(options.outputDir, nameOf(options.name, number)), undefined)
-    yield* fs.makeDirectory(run.path, { recursive: true })
+    yield* fs.makeDirectory(options.outputDir, { recursive: true })
+    const run = at(path, yield* claim(options.outputDir, options.name, number), undefined)
     yield* fs.writeFileString(run.config, options.config)
     return run
   }).pipe(Effect.mapError(failed(options.outputDir)))
@@ -116,8 +135,19 @@ export const readMetrics = (file: string, lastStep: number) =>
 const isRow = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null
 
+/** A run that failed before its first rollout leaves its configuration alone; it is not what a resume is meant for. */
+const hasBegun = (directory: string) =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    const path = yield* Path.Path
+    const rollouts = path.join(directory, "rollouts")
+    if (yield* fs.exists(path.join(directory, "metrics.jsonl"))) return true
+    if ((yield* Checkpoint.list(path.join(directory, "checkpoints"))).length > 0) return true
+    return (yield* fs.exists(rollouts)) && (yield* fs.readDirectory(rollouts)).length > 0
+  })
+
 /**
- * The newest directory of `name`, at its newest checkpoint. Its metrics are cut back to that step. Fails when there is
+ * The newest directory of `name` whose run has begun, at its newest checkpoint. Its metrics are cut back to that step. Fails when there is
  * none, and when the configuration has changed in more than its length, its checkpoints or its place.
  *
  * @category constructors
@@ -126,14 +156,15 @@ export const resume = (options: { readonly outputDir: string; readonly name: str
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const path = yield* Path.Path
-    const number = (yield* taken(options.outputDir, options.name)).at(-1)
-    if (number === undefined) {
+    const numbers = [...(yield* taken(options.outputDir, options.name))].reverse()
+    const directories = numbers.map((number) => path.join(options.outputDir, nameOf(options.name, number)))
+    const directory = (yield* Effect.filter(directories, hasBegun))[0] ?? directories[0]
+    if (directory === undefined) {
       return yield* new RunDirectoryError({
         directory: path.join(options.outputDir, options.name),
         reason: "there is no run to resume; leave --resume out to start one"
       })
     }
-    const directory = path.join(options.outputDir, nameOf(options.name, number))
     const resumedFrom = (yield* Checkpoint.list(path.join(directory, "checkpoints"))).at(-1)
     const run = at(path, directory, resumedFrom)
     const changed = differences(yield* fs.readFileString(run.config), options.config)

@@ -30,11 +30,21 @@ describe("run directory", () => {
       expect((yield* Directory.create({ outputDir, name: "reverse", config })).path).toBe(`${outputDir}/reverse-4`)
     }))
 
+  test("runs that start at once each get a directory of their own", (outputDir) =>
+    Effect.gen(function* () {
+      const start = Directory.create({ outputDir: `${outputDir}/runs`, name: "run", config })
+      const started = yield* Effect.all(Array(4).fill(start) as ReadonlyArray<typeof start>, {
+        concurrency: "unbounded"
+      })
+      expect(new Set(started.map(({ path }) => path)).size).toBe(4)
+    }))
+
   test("resume takes the newest directory at its newest checkpoint and cuts its metrics back", (outputDir, fs) =>
     Effect.gen(function* () {
       yield* Directory.create({ outputDir, name: "run", config })
       const newest = yield* Directory.create({ outputDir, name: "run", config })
       yield* fs.makeDirectory(`${newest.checkpoints}/step_5`, { recursive: true })
+      yield* fs.writeFileString(`${newest.checkpoints}/step_5/checkpoint.json`, "{}")
       yield* fs.makeDirectory(`${newest.checkpoints}/step_7.tmp`)
       yield* fs.writeFileString(newest.metrics, `${rows([1, 2, 3, 4, 5, 6, 7])}{"step":8,"rew`)
       const run = yield* Directory.resume({ outputDir, name: "run", config })
@@ -50,6 +60,15 @@ describe("run directory", () => {
       const exit = yield* Effect.exit(Directory.resume({ outputDir, name: "run", config }))
       expect(reason(exit)).toMatch(/metrics.jsonl: line 2 is no row/)
       expect(yield* fs.readFileString(run.metrics)).toBe(broken)
+    }))
+
+  test("resume passes over a directory whose run never began", (outputDir, fs) =>
+    Effect.gen(function* () {
+      const begun = yield* Directory.create({ outputDir, name: "run", config })
+      yield* fs.writeFileString(begun.metrics, rows([1]))
+      const failed = yield* Directory.create({ outputDir, name: "run", config })
+      yield* fs.makeDirectory(failed.rollouts)
+      expect((yield* Directory.resume({ outputDir, name: "run", config })).path).toBe(begun.path)
     }))
 
   test("resume without a checkpoint begins at the start, in the same directory", (outputDir, fs) =>

@@ -1,0 +1,32 @@
+import * as FileSystem from "@effect/platform/FileSystem"
+import * as NodeContext from "@effect/platform-node/NodeContext"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Conversations from "../../src/run/Conversations.ts"
+
+describe("conversations of a file", () => {
+  it.scoped("a line that is none is named in a few words", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const path = `${yield* fs.makeTempDirectoryScoped()}/data.jsonl`
+      const good = '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}'
+      const refusal = (line: string) =>
+        Effect.gen(function* () {
+          yield* fs.writeFileString(path, `${good}\n${line}\n`)
+          return String(yield* Effect.flip(Conversations.of({ path, batchSize: 1, seqLen: 8 }, 1)))
+        })
+      const lines = [
+        "garbage",
+        "{}",
+        '{"messages":[]}',
+        '{"messages":[{"role":"user","content":5}]}',
+        good.slice(0, 30)
+      ]
+      for (const line of lines) {
+        const words = yield* refusal(line)
+        expect(words).toMatch(/data\.jsonl: line 2 is no \{"messages"/)
+        expect(words.length).toBeLessThan(400 + path.length)
+      }
+    }).pipe(Effect.provide(NodeContext.layer))
+  )
+})
