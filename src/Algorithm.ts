@@ -53,7 +53,7 @@ export class AlgorithmConfigError extends Data.TaggedError("AlgorithmConfigError
 /** What happens to sampled tokens that no hook routes elsewhere. @category model */
 export type ActionLoss = "rl" | "ce" | "refKl"
 
-/** @category model */
+/** The two hooks of an algorithm, ready to run; both name what fails as `AlgorithmError`. @category model */
 export interface AlgorithmService {
   readonly type: string
   readonly dependsOn: DependentSet.Rule
@@ -66,7 +66,7 @@ export interface AlgorithmService {
   ) => Effect.Effect<ReadonlyArray<Credit.Credit>, AlgorithmError>
 }
 
-/** @category tags */
+/** The algorithm that scores a source's rollouts. @category tags */
 export class Algorithm extends Context.Tag("primerl/Algorithm")<Algorithm, AlgorithmService>() {}
 
 /** A formula returns plain values, which cost no fiber; an Effect is for everything else. @category model */
@@ -113,7 +113,7 @@ export interface Line {
   readonly effect: string
 }
 
-/** @category symbols */
+/** What definitions of this package are marked with. @category symbols */
 export const line: Line = { contract: 1, effect: Effect.void[Effect.EffectTypeId]._V }
 
 type Fields = Schema.Struct.Fields
@@ -122,7 +122,11 @@ type ErrorOf<H> = H extends Effect.Effect<infer _A, infer E, infer _R> ? E : nev
 type ContextOf<H> = H extends Effect.Effect<infer _A, infer _E, infer R> ? Exclude<R, Scope.Scope> : never
 type Input<F extends Fields> = keyof F extends never ? Readonly<Record<string, never>> : Schema.Struct.Encoded<F>
 
-/** @category model */
+/**
+ * What a module exports as its algorithm: static facts, a schema of its config, and a Layer for each config.
+ *
+ * @category model
+ */
 export interface Definition<F extends Fields, H extends HooksOf> {
   readonly [TypeId]: Line
   readonly type: string

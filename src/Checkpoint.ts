@@ -15,7 +15,7 @@ import { Trainer } from "./Trainer/Trainer.ts"
 /** Raised with every change of what a checkpoint directory holds. */
 const formatVersion = 1
 
-/** @category errors */
+/** A checkpoint that cannot be written, listed or read. @category errors */
 export class CheckpointError extends Data.TaggedError("CheckpointError")<{
   readonly directory: string
   readonly reason: string
@@ -25,7 +25,7 @@ export class CheckpointError extends Data.TaggedError("CheckpointError")<{
   }
 }
 
-/** @category model */
+/** What a checkpoint of a finished step says beside the trainer's own files. @category model */
 export interface Step {
   readonly step: number
   /** last step of the run */
@@ -36,13 +36,13 @@ export interface Step {
   readonly state: Readonly<Record<string, unknown>>
 }
 
-/** @category model */
+/** Decides after each step whether a checkpoint is due, and writes it. @category model */
 export interface CheckpointsService {
   /** Writes a checkpoint when one is due after this step. */
   readonly afterStep: (step: Step) => Effect.Effect<void, CheckpointError>
 }
 
-/** @category tags */
+/** Where the orchestrator leaves its checkpoints. @category tags */
 export class Checkpoints extends Context.Tag("primerl/Checkpoints")<Checkpoints, CheckpointsService>() {}
 
 /** Keeps none. @category layers */
@@ -57,7 +57,7 @@ const Manifest = Schema.parseJson(
   })
 )
 
-/** @category model */
+/** Where checkpoints go, how often they are written, and which stay. @category model */
 export interface Options {
   /** holds one directory per checkpoint, `step_N` */
   readonly directory: string
@@ -136,7 +136,11 @@ export const copyModel = (from: string, to: string) =>
     }
   }).pipe(Effect.mapError((cause) => new CheckpointError({ directory: to, reason: cause.message })))
 
-/** @category layers */
+/**
+ * Checkpoints as directories `step_N`; each holds the trainer's model and optimiser and a `checkpoint.json`.
+ *
+ * @category layers
+ */
 export const layerDirectory = (options: Options) =>
   Layer.effect(
     Checkpoints,

@@ -179,5 +179,5 @@ export const loadAny = <R = never>(
 /** The configuration as TOML text that reads back as an equal configuration. @category conversions */
 export const trainToml = (config: TrainDraft): string => Toml.print(Schema.encodeSync(TrainFile)(config))
 
-/** @category conversions */
+/** The same for supervised fine-tuning. @category conversions */
 export const sftToml = (config: SftConfig): string => Toml.print(Schema.encodeSync(SftFile)(config))

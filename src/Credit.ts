@@ -9,7 +9,7 @@ import * as Trace from "./Trace.ts"
 /** `rl`, `ce` and `refKl` are weights in the loss components; a token whose weight is 0 is no member. @category model */
 export type Stream = "advantages" | "referenceLogprobs" | "rl" | "ce" | "refKl"
 
-/** @category model */
+/** One statement about one stream: which tokens, and what value. @category model */
 export interface Claim {
   readonly stream: Stream
   /** index of a node of the trace, or every sampled token of the rollout */
@@ -23,7 +23,7 @@ export interface Claim {
   readonly writer: string
 }
 
-/** @category model */
+/** All that is said of one rollout, in the order in which it was said. @category model */
 export interface Credit {
   readonly claims: ReadonlyArray<Claim>
 }

@@ -20,7 +20,7 @@ export interface Progress extends Membership {
   readonly absent: number
 }
 
-/** @category model */
+/** Which sets a rollout belongs to, as an algorithm declares it. @category model */
 export interface Rule {
   readonly name: string
   readonly of: (member: Planned) => ReadonlyArray<Membership>
@@ -75,5 +75,5 @@ export interface Watch {
   maxFibers: number
 }
 
-/** @category observation */
+/** A view that no stage has filled yet. @category observation */
 export const watch = (): Watch => ({ sets: () => [], pending: () => 0, fibers: 0, maxFibers: 0 })

@@ -12,7 +12,7 @@ import Dppo from "./Trainer/losses/Dppo.ts"
 import * as RlLoss from "./Trainer/RlLoss.ts"
 import type * as Training from "./Trainer/Training.ts"
 
-/** @category model */
+/** Which model is trained, and how much of the machine it may use. @category model */
 export interface Options {
   /** Hugging Face directory: config.json, safetensors, tokenizer */
   readonly model: string

@@ -22,10 +22,10 @@ import * as Session from "./Session.ts"
 import * as Taskset from "./Taskset.ts"
 import * as Trace from "./Trace.ts"
 
-/** @category model */
+/** How the policy is sampled in a rollout. @category model */
 export type Sampling = Session.Sampling
 
-/** @category errors */
+/** An environment that can never run as it was made. @category errors */
 export class EnvironmentError extends Data.TaggedError("EnvironmentError")<{
   readonly environment: string
   readonly reason: string
@@ -35,7 +35,7 @@ export class EnvironmentError extends Data.TaggedError("EnvironmentError")<{
   }
 }
 
-/** @category model */
+/** How one rollout is sampled, and when it is given up. @category model */
 export interface RolloutOptions {
   /** seed of the run */
   readonly seed: number
@@ -57,7 +57,7 @@ export interface Environment {
 
 type Prompt = string | ReadonlyArray<Message>
 
-/** @category model */
+/** Tasks, harness, runtime and rewards of an environment. @category model */
 export type Options<T> = (
   | { readonly tasks: ReadonlyArray<T>; readonly taskset?: undefined }
   | { readonly taskset: Taskset.Taskset<T>; readonly tasks?: undefined }

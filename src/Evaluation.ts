@@ -9,7 +9,7 @@ import * as Permits from "./Permits.ts"
 import type { EvalReport } from "./Report.ts"
 import type { Ended, Planned, Rollout } from "./Rollout.ts"
 
-/** @category model */
+/** What is measured, on how many attempts, and under which name. @category model */
 export interface Options {
   /** the environment's name unless given */
   readonly name?: string | undefined

@@ -7,7 +7,7 @@ import type { Message } from "./Message.ts"
 import type { Runtime } from "./Runtime.ts"
 import type { Model } from "./Session.ts"
 
-/** @category model */
+/** What a harness is given for one rollout. @category model */
 export interface Start<T> {
   readonly task: T
   /** the task's prompt */
@@ -28,7 +28,7 @@ export interface Harness<in T = unknown> {
   readonly run: (start: Start<T>) => Effect.Effect<void, unknown, Runtime>
 }
 
-/** @category constructors */
+/** A harness from its name and the function that drives the model. @category constructors */
 export const make = <T>(options: {
   readonly name: string
   readonly needsPrompt?: boolean | undefined

@@ -4,7 +4,7 @@ import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
 import type { WeightSnapshot } from "./Trainer/Native.ts"
 
-/** @category model */
+/** How one call samples; absent filters leave the distribution whole. @category model */
 export interface Sampling {
   /** log-probabilities are those of the distribution at this temperature */
   readonly temperature: number
@@ -18,7 +18,7 @@ export interface Sampling {
   readonly seed: number
 }
 
-/** @category model */
+/** What one call sampled, with the weights' version. @category model */
 export interface Generation {
   /** sampled ids, with the stop token when one was sampled */
   readonly tokenIds: Int32Array
@@ -35,7 +35,7 @@ export interface PublishedWeights {
   readonly snapshot: WeightSnapshot
 }
 
-/** @category errors */
+/** A call that inference could not answer, with the endpoint's name. @category errors */
 export class InferenceError extends Data.TaggedError("InferenceError")<{
   readonly endpoint: string
   readonly reason: string
@@ -47,7 +47,7 @@ export class InferenceError extends Data.TaggedError("InferenceError")<{
   }
 }
 
-/** @category model */
+/** Generates, scores, and takes over new weights. @category model */
 export interface InferenceService {
   readonly name: string
   /** longest prompt plus completion, in tokens */
@@ -59,5 +59,5 @@ export interface InferenceService {
   readonly adopt: (weights: PublishedWeights) => Effect.Effect<void, InferenceError>
 }
 
-/** @category tags */
+/** The policy that rollouts are sampled from. @category tags */
 export class Inference extends Context.Tag("primerl/Inference")<Inference, InferenceService>() {}

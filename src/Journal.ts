@@ -12,7 +12,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Rollout from "./Rollout.ts"
 
-/** @category errors */
+/** A journal that cannot be read or written, with the file. @category errors */
 export class JournalError extends Data.TaggedError("JournalError")<{
   readonly file: string
   readonly reason: string
@@ -22,7 +22,7 @@ export class JournalError extends Data.TaggedError("JournalError")<{
   }
 }
 
-/** @category model */
+/** Finds what has ended, and writes down what ends. @category model */
 export interface JournalService {
   readonly find: (id: string) => Option.Option<Rollout.Ended>
   /** Returns once the line is with the operating system. */
@@ -31,7 +31,7 @@ export interface JournalService {
   readonly seal: (step: number, ids: ReadonlyArray<string>) => Effect.Effect<void, JournalError>
 }
 
-/** @category tags */
+/** The record of every rollout that has ended. @category tags */
 export class Journal extends Context.Tag("primerl/Journal")<Journal, JournalService>() {}
 
 const idOf = (ended: Rollout.Ended) => (ended._tag === "Absent" ? ended.planned.id : ended.id)

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto"
 import * as Either from "effect/Either"
 
-/** @category model */
+/** Who a message is from. @category model */
 export type Role = "system" | "user" | "assistant" | "tool"
 
 /** A function call of an assistant message; `arguments` is the JSON text as the model wrote it. @category model */
@@ -12,12 +12,12 @@ export interface ToolCall {
   readonly arguments: string
 }
 
-/** @category model */
+/** Instructions that stand before a conversation. @category model */
 export interface SystemMessage {
   readonly role: "system"
   readonly content: string
 }
-/** @category model */
+/** What is asked of the model. @category model */
 export interface UserMessage {
   readonly role: "user"
   readonly content: string
@@ -29,14 +29,14 @@ export interface AssistantMessage {
   readonly reasoningContent?: string | undefined
   readonly toolCalls?: ReadonlyArray<ToolCall> | undefined
 }
-/** @category model */
+/** What a tool answered to a call. @category model */
 export interface ToolMessage {
   readonly role: "tool"
   readonly toolCallId: string
   readonly content: string
   readonly name?: string | undefined
 }
-/** @category model */
+/** One message of a conversation. @category model */
 export type Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 /** A tool the model may call; `parameters` is a JSON Schema. @category model */

@@ -152,7 +152,7 @@ const dummyOf = (batch: MicroBatch): MicroBatch => ({
   samples: batch.samples.map((sample) => inert(sample, sample.tokenIds.length))
 })
 
-/** @category packing */
+/** How samples are packed and dealt out. @category packing */
 export interface PackOptions {
   /** most tokens in a micro-batch; longer samples are cut */
   readonly maxSequenceLength: number

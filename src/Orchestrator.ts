@@ -41,7 +41,7 @@ export interface Source<E, R> {
   readonly sampling?: Environment.Sampling | undefined
 }
 
-/** @category model */
+/** What is trained on, for how long, and when the run must stop. @category model */
 export interface Options<E, R> {
   readonly sources: ReadonlyArray<Source<E, R>>
   /** optimiser steps in the whole run */
@@ -69,7 +69,7 @@ export interface Options<E, R> {
   readonly maxEmptyBatches?: number | undefined
 }
 
-/** @category errors */
+/** A run that must stop, with the step and the reason. @category errors */
 export class OrchestratorError extends Data.TaggedError("OrchestratorError")<{
   readonly step: number
   readonly reason: string

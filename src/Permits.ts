@@ -12,7 +12,7 @@ export interface Waiting {
   readonly count: number
 }
 
-/** @category model */
+/** A counter of permits, with who holds up whom. @category model */
 export interface PermitsService {
   /**
    * Runs an effect while it holds `count` permits (1 unless told). Who asks for more than there are runs alone with all
@@ -30,7 +30,7 @@ export interface PermitsService {
   readonly resize: (limit: number) => Effect.Effect<void>
 }
 
-/** @category tags */
+/** How many rollouts may run at the same time. @category tags */
 export class Permits extends Context.Tag("primerl/Permits")<Permits, PermitsService>() {}
 
 interface Request extends Waiting {
@@ -94,5 +94,5 @@ export const make = (limit: number): PermitsService => {
 
 const atLeastOne = (count: number): number => (count >= 1 ? Math.floor(count) : 1)
 
-/** @category layers */
+/** One counter for everything that is built on this layer. @category layers */
 export const layer = (limit: number): Layer.Layer<Permits> => Layer.sync(Permits, () => make(limit))

@@ -43,7 +43,7 @@ export interface AlgorithmConfig {
   readonly [key: string]: unknown
 }
 
-/** @category model */
+/** Which algorithms a config can name. @category model */
 export interface Registry {
   readonly known: ReadonlyArray<string>
   readonly resolve: (

@@ -14,7 +14,7 @@ export interface Rendered {
   readonly isContent: Uint8Array
 }
 
-/** @category model */
+/** How well formed a tool call is; only "ok" is one. @category model */
 export type ToolCallStatus =
   | "ok"
   | "invalid_json"
@@ -23,7 +23,7 @@ export type ToolCallStatus =
   | "malformed_structure"
   | "unknown_tool"
 
-/** @category model */
+/** One attempt of the model at a tool call, well formed or not. @category model */
 export interface ParsedToolCall {
   readonly status: ToolCallStatus
   /** what stood between the markers */
@@ -33,7 +33,7 @@ export interface ParsedToolCall {
   readonly arguments: string | undefined
 }
 
-/** @category model */
+/** A sampled turn as a message, and how well it was formed. @category model */
 export interface Parsed {
   readonly message: AssistantMessage
   readonly toolCalls: ReadonlyArray<ParsedToolCall>
@@ -43,13 +43,13 @@ export interface Parsed {
   readonly terminatedBy: "stop" | "eos" | undefined
 }
 
-/** @category model */
+/** What is rendered beside the messages. @category model */
 export interface RenderOptions {
   readonly tools?: ReadonlyArray<ToolSpec> | undefined
   readonly addGenerationPrompt?: boolean | undefined
 }
 
-/** @category model */
+/** Renders conversations, parses sampled turns, and extends turns that were sampled. @category model */
 export interface RendererService {
   readonly name: string
   readonly stopTokenIds: ReadonlyArray<number>
@@ -68,7 +68,7 @@ export interface RendererService {
   ) => Rendered | undefined
 }
 
-/** @category tags */
+/** The chat format of the policy. @category tags */
 export class Renderer extends Context.Tag("primerl/Renderer")<Renderer, RendererService>() {}
 
 /** A format that does not fit the tokenizer or the messages, or one that nobody knows. @category errors */

@@ -24,10 +24,10 @@ export interface Answer {
   readonly stopReason: StopReason
 }
 
-/** @category model */
+/** Says how good an answer is; higher is better. @category model */
 export type Score<T> = (task: T, answer: Answer) => Value<number>
 
-/** @category model */
+/** A score with its share in the reward. @category model */
 export interface Weighted<T> {
   readonly score: Score<T>
   /** factor in the reward (1); 0 makes it a metric */
@@ -37,7 +37,7 @@ export interface Weighted<T> {
 /** One reward, or several by name. @category model */
 export type Rewards<T> = Score<T> | Readonly<Record<string, Score<T> | Weighted<T>>>
 
-/** @category errors */
+/** A reward or metric that could not be computed, or that can never be. @category errors */
 export class ScoreError extends Data.TaggedError("ScoreError")<{ readonly part: string; readonly reason: string }> {
   override get message() {
     return `reward ${this.part}: ${this.reason}`

@@ -24,7 +24,7 @@ export interface Planned {
 /** Why a rollout stopped: the policy ended its turn, hit a limit, or the harness was done. @category model */
 export type StopReason = "done" | "length" | "max_turns" | "prompt_too_long" | "timeout"
 
-/** @category model */
+/** A planned rollout that came to its end, with what it is worth. @category model */
 export interface Rollout extends Planned {
   readonly _tag: "Rollout"
   readonly trace: Trace
@@ -40,7 +40,7 @@ export interface Rollout extends Planned {
 /** Who is to blame for a failure. @category model */
 export type Blame = "task" | "harness" | "tools" | "runtime" | "provider" | "interception" | "environment" | "algorithm"
 
-/** @category model */
+/** Why a planned rollout does not count. @category model */
 export type Reason =
   | { readonly _tag: "Cancelled"; readonly why: "stale" | "overload" | "shutdown" }
   | { readonly _tag: "Failed"; readonly blame: Blame; readonly message: string }
@@ -74,10 +74,10 @@ export const absent = (planned: Planned, reason: Reason): Absent => ({
   reason
 })
 
-/** @category guards */
+/** Whether it ended as a rollout. @category guards */
 export const isRollout = (ended: Ended): ended is Rollout => ended._tag === "Rollout"
 
-/** @category guards */
+/** Whether it ended without counting. @category guards */
 export const isAbsent = (ended: Ended): ended is Absent => ended._tag === "Absent"
 
 /** Number of sampled tokens that can be trained: each once, and none without a token before it. @category guards */

@@ -7,7 +7,7 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 
-/** @category errors */
+/** A runtime that could not start, or that broke; for runtimes to fail with. @category errors */
 export class RuntimeError extends Data.TaggedError("RuntimeError")<{
   readonly runtime: string
   readonly reason: string
@@ -17,14 +17,14 @@ export class RuntimeError extends Data.TaggedError("RuntimeError")<{
   }
 }
 
-/** @category model */
+/** What a harness can ask of where it runs. @category model */
 export interface RuntimeService {
   readonly name: string
   /** asked after a harness has failed: false when the runtime is gone, and the failure is its own */
   readonly alive: Effect.Effect<boolean>
 }
 
-/** @category tags */
+/** Where the rollout that asks is executed. @category tags */
 export class Runtime extends Context.Tag("primerl/Runtime")<Runtime, RuntimeService>() {}
 
 /** This process: nothing to start, nothing to clean up, no isolation. @category layers */

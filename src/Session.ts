@@ -38,10 +38,10 @@ export interface Completion {
   readonly finishReason: "stop" | "length"
 }
 
-/** @category model */
+/** Why the policy gave no message. @category model */
 export type CompletionError = Stopped | InferenceError | Trace.TraceError
 
-/** @category model */
+/** The policy, as a harness calls it. @category model */
 export interface Model {
   /** The policy's next message after a whole conversation. */
   readonly complete: (
@@ -62,7 +62,7 @@ export interface Progress {
   readonly cut: boolean
 }
 
-/** @category model */
+/** One rollout's conversation with the policy, and its record so far. @category model */
 export interface Session {
   readonly model: Model
   readonly progress: Effect.Effect<Progress>

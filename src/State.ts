@@ -28,7 +28,7 @@ export interface Cell<A, I> {
 /** Encoded values by the name of their cell: plain JSON. @category model */
 export type Snapshot = Readonly<Record<string, unknown>>
 
-/** @category model */
+/** Opens cells, and takes the value of all of them at once. @category model */
 export interface StateService {
   /** Opens a cell for as long as the scope lives; fails when its name is taken or the restored value does not decode. */
   readonly cell: <A, I>(cell: Cell<A, I>) => Effect.Effect<Ref.Ref<A>, StateError, Scope.Scope>
@@ -36,7 +36,7 @@ export interface StateService {
   readonly snapshot: Effect.Effect<Snapshot, StateError>
 }
 
-/** @category tags */
+/** The store of everything that must survive a restart. @category tags */
 export class State extends Context.Tag("primerl/State")<State, StateService>() {}
 
 /** A store that begins with the values of a snapshot. @category constructors */
@@ -87,7 +87,7 @@ export const make = (restored: Snapshot = {}): StateService => {
   })
 }
 
-/** @category layers */
+/** A store that begins with the values of a snapshot. @category layers */
 export const layer = (restored: Snapshot = {}): Layer.Layer<State> => Layer.sync(State, () => make(restored))
 
 /** The same store, seen from inside `prefix`: every cell's name begins with it. @category combinators */

@@ -8,7 +8,7 @@ import * as Seed from "./Seed.ts"
 /** Held-out examples are never trained on. @category model */
 export type Split = "train" | "eval"
 
-/** @category model */
+/** Examples by key, in an order that positions follow. @category model */
 export interface Taskset<T> {
   readonly name: string
   /** number of examples of a split */
@@ -19,7 +19,7 @@ export interface Taskset<T> {
   readonly find: (key: string) => T | undefined
 }
 
-/** @category errors */
+/** A taskset that cannot be made or read. @category errors */
 export class TasksetError extends Data.TaggedError("TasksetError")<{
   readonly taskset: string
   readonly reason: string

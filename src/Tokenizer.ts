@@ -2,7 +2,7 @@
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 
-/** @category model */
+/** Token ids with the bytes of the text that each covers. @category model */
 export interface Encoding {
   readonly ids: Int32Array
   /** byte range of each token in the UTF-8 of the normalised text: `starts[i]` inclusive, `ends[i]` exclusive */
@@ -17,7 +17,7 @@ export interface Decoder {
   readonly flush: () => string
 }
 
-/** @category model */
+/** Encodes and decodes; encoding cannot fail, since every byte has a token. @category model */
 export interface TokenizerService {
   /** one more than the largest id */
   readonly vocabularySize: number
@@ -34,7 +34,7 @@ export interface TokenizerService {
   readonly isSpecial: (id: number) => boolean
 }
 
-/** @category tags */
+/** The tokenizer of the policy. @category tags */
 export class Tokenizer extends Context.Tag("primerl/Tokenizer")<Tokenizer, TokenizerService>() {}
 
 /** A tokenizer file that cannot be read, is malformed, or asks for what is not supported. @category errors */

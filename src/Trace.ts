@@ -25,7 +25,7 @@ export interface Node {
   readonly logprobs: Float32Array
 }
 
-/** @category model */
+/** Every message of a rollout, parents before children. @category model */
 export interface Trace {
   readonly nodes: ReadonlyArray<Node>
 }

@@ -48,7 +48,7 @@ export const padding: Readonly<Record<StreamName, number>> = {
   refKlWeights: 0
 }
 
-/** @category streams */
+/** Names of all per-token streams. @category streams */
 export const streamNames = Object.keys(padding) as ReadonlyArray<StreamName>
 
 type Streams = Pick<TrainingSample, StreamName>

@@ -13,7 +13,7 @@ import type { NativeLossReport } from "./Native.ts"
 import type { NativeError } from "./NativeError.ts"
 import * as RlLoss from "./RlLoss.ts"
 
-/** @category model */
+/** Computes the loss of a micro-batch and its gradient. @category model */
 export interface PackedLossService {
   /** Adds to the gradients; the report's components are this micro-batch's part of the step's loss. */
   readonly forwardBackward: (
@@ -23,7 +23,7 @@ export interface PackedLossService {
   ) => Effect.Effect<NativeLossReport, NativeError | RlLoss.LossError>
 }
 
-/** @category tags */
+/** The loss of micro-batches, on whatever holds the weights. @category tags */
 export class PackedLoss extends Context.Tag("primerl/PackedLoss")<PackedLoss, PackedLossService>() {}
 
 /** What one component or all of them add to the step's loss. @category model */
@@ -41,7 +41,7 @@ export interface Streams extends TrainingSample.Members {
   readonly referenceLogprobs: ArrayLike<number> | undefined
 }
 
-/** @category model */
+/** One sequence's part of the step's loss, with its gradient. @category model */
 export interface SequenceLoss {
   readonly components: Components
   /** d loss / d trainer log-probability, per token */
@@ -184,7 +184,7 @@ export const ofSample = (
     return { components, gradient, metrics }
   })
 
-/** @category model */
+/** One micro-batch's part of the step's loss, with its gradient. @category model */
 export interface BatchLoss {
   readonly components: Components
   /** `tokens` entries, as `NativeEngine.backward` takes them */

@@ -30,7 +30,11 @@ export interface Sequence extends Omit<Members, "trainer"> {
 /** Loss per member: as a Grad, or by hand with the gradient of Σ weights·loss by `trainer`. @category model */
 export type PerMember = Grad | { readonly loss: ArrayLike<number>; readonly gradient: ArrayLike<number> }
 
-/** @category model */
+/**
+ * A loss as a module declares it; functions of the config come first, so that a config is read once.
+ *
+ * @category model
+ */
 export interface Definition<Fields extends Schema.Struct.Fields> {
   readonly type: string
   /** keys as they stand in the run's configuration */

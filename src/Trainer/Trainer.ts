@@ -29,7 +29,7 @@ export interface TrainReport {
   readonly applied: boolean
 }
 
-/** @category errors */
+/** What the trainer could not do, and why. @category errors */
 export class TrainerError extends Data.TaggedError("TrainerError")<{
   readonly operation: "step" | "publish" | "save" | "restore"
   readonly reason: string
@@ -39,7 +39,7 @@ export class TrainerError extends Data.TaggedError("TrainerError")<{
   }
 }
 
-/** @category model */
+/** Steps, publishes, saves and restores. @category model */
 export interface TrainerService {
   /** Trains on one batch; `step` counts from 1 and selects the learning rate. */
   readonly step: (batch: PackedBatch, step: number) => Effect.Effect<TrainReport, TrainerError>
@@ -51,5 +51,5 @@ export interface TrainerService {
   readonly restore: (directory: string) => Effect.Effect<void, TrainerError>
 }
 
-/** @category tags */
+/** The weights in training. @category tags */
 export class Trainer extends Context.Tag("primerl/Trainer")<Trainer, TrainerService>() {}

@@ -4,6 +4,7 @@ import * as Algorithm from "../Algorithm.ts"
 import * as Credit from "../Credit.ts"
 import { centred, checkGroup, LengthPenalty, ofOneSeat, shapedRewards } from "./internal/rewards.ts"
 
+/** GRPO. @category algorithms */
 export default Algorithm.define({
   type: "grpo",
   actionLoss: "rl",

@@ -2,6 +2,7 @@
 import * as Algorithm from "../Algorithm.ts"
 import * as DependentSet from "../DependentSet.ts"
 
+/** SFT distillation. @category algorithms */
 export default Algorithm.define({
   type: "sft",
   actionLoss: "ce",

@@ -81,8 +81,8 @@ export const table = <A, I>(schema: Schema.Schema<A, I>, documentation: string) 
     default: () => Schema.decodeUnknownSync(schema)({})
   })
 
-/** `batchSize` as `batch_size`. @category conversions */
-export const tomlKey = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+/** `batchSize` as `batch_size`. */
+const tomlKey = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 /** A table of keys: camelCase in programs, snake_case in TOML. @category constructors */
 export const section = <F extends Readonly<Record<string, Schema.PropertySignature.All>>>(

@@ -13,8 +13,7 @@ const groupRelative = ["grpo", "max_rl", "echo", "hierarchical_grpo"]
 
 const finding = (keys: ReadonlyArray<KeyPath>, what: string): Finding => ({ keys, what })
 
-/** @category rules */
-export const schedulerFindings = (
+const schedulerFindings = (
   section: KeyPath,
   scheduler: TrainFile["trainer"]["scheduler"],
   options: { readonly lr: KeyPath; readonly peak: number; readonly maxSteps: number }

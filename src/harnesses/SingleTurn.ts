@@ -1,10 +1,8 @@
 /** One model call: the prompt in, the answer out. */
 import * as Harness from "../Harness.ts"
 
-/** @category harnesses */
-export const singleTurn: Harness.Harness = Harness.make({
+/** Asks the model once, whatever the task. @category harnesses */
+export default Harness.make<unknown>({
   name: "single-turn",
   run: ({ messages, model }) => model.complete(messages)
 })
-
-export default singleTurn

@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Ref from "effect/Ref"
 import { Inference, InferenceError, type InferenceService, type Sampling } from "../Inference.ts"
 
-/** @category model */
+/** What the policy knows, says, and how long it takes. @category model */
 export interface Options {
   /** names the endpoint in errors; "mock" unless given */
   readonly name?: string | undefined
@@ -145,5 +145,5 @@ export const make = (options: Options = {}): Effect.Effect<InferenceService> =>
     }
   })
 
-/** @category layers */
+/** The policy without weights, as the `Inference` of a test. @category layers */
 export const layerMock = (options?: Options): Layer.Layer<Inference> => Layer.effect(Inference, make(options))

@@ -7,7 +7,7 @@ import * as Schema from "effect/Schema"
 import * as Columns from "./Columns.ts"
 
 /** Finite numbers as they are; what JSON has no number for (NaN, infinities, −0) by name. */
-export const Float = Schema.transform(
+const Float = Schema.transform(
   Schema.Union(Schema.JsonNumber, Schema.Literal("NaN", "Infinity", "-Infinity", "-0")),
   Schema.Number,
   {

@@ -8,7 +8,7 @@ import type { Compiled } from "./items.ts"
 /** Exactly so many rollouts, or the fewest that hold so many tokens. @category model */
 export type BatchSize = { readonly rollouts: number } | { readonly tokens: number }
 
-/** @category model */
+/** Rollouts that are trained together, and what ended without counting meanwhile. @category model */
 export interface Batch {
   readonly rollouts: ReadonlyArray<Compiled>
   /** what ended without counting, since the batch before */

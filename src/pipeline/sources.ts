@@ -20,7 +20,7 @@ export interface Source<E, R, LE, LR> {
   readonly watch?: Watch | undefined
 }
 
-/** @category constructors */
+/** A source, with its types inferred from its parts. @category constructors */
 export const source = <E, R, LE, LR>(source: Source<E, R, LE, LR>): Source<E, R, LE, LR> => source
 
 /** The same Layer, whose cells of state live under `name`. */

@@ -26,8 +26,7 @@ export const names: ReadonlyArray<Name> = ["chatml", "qwen3"]
 
 const isName = (name: string): name is Name => Object.hasOwn(makers, name)
 
-/** @category constructors */
-export const fromName = (name: string, tokenizer: TokenizerService): Either.Either<ChatRenderer, RendererError> =>
+const fromName = (name: string, tokenizer: TokenizerService): Either.Either<ChatRenderer, RendererError> =>
   isName(name)
     ? makers[name](tokenizer)
     : Either.left(

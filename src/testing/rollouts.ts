@@ -9,7 +9,7 @@ import type { Node, Trace } from "../Trace.ts"
 const messageOf = (role: Role, content: string): Message =>
   role === "tool" ? { role, content, toolCallId: "call" } : { role, content }
 
-/** @category model */
+/** What differs from a message whose every token is body. @category model */
 export interface NodeOptions {
   /** sampled by the policy; assistant messages are unless told */
   readonly sampled?: boolean | undefined
@@ -93,7 +93,7 @@ export const toolUse: Trace = conversation(
   node("assistant", [8, 9])
 )
 
-/** @category constructors */
+/** How many groups, and of what size, `many` interleaves. @category constructors */
 export interface ManyOptions {
   readonly groupSize?: number | undefined
   /** groups that are open at a time: their members end in turns */

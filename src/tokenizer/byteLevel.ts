@@ -17,8 +17,8 @@ export const symbolOfByte: ReadonlyArray<string> = (() => {
   return symbols
 })()
 
-/** The byte of each symbol. @category alphabet */
-export const byteOfSymbol: ReadonlyMap<string, number> = new Map(symbolOfByte.map((symbol, byte) => [symbol, byte]))
+/** The byte of each symbol. */
+const byteOfSymbol: ReadonlyMap<string, number> = new Map(symbolOfByte.map((symbol, byte) => [symbol, byte]))
 
 /** A text in the spelling that byte-level vocabularies use: one symbol per UTF-8 byte. @category conversions */
 export const toSymbols = (text: string): string => {

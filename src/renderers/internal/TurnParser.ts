@@ -45,8 +45,8 @@ export interface TurnParser {
   readonly finish: () => { readonly parsed: Parsed; readonly events: ReadonlyArray<TurnEvent> }
 }
 
-/** Whether a prompt ends within reasoning, after it, or says nothing about it. @category reading */
-export const reasoningOfPrompt = (
+/** Whether a prompt ends within reasoning, after it, or says nothing about it. */
+const reasoningOfPrompt = (
   promptIds: Int32Array | undefined,
   format: TurnFormat
 ): "none" | "open" | "openWithText" | "closed" => {
