@@ -92,7 +92,10 @@ interface Position<E> {
   /** mean reward of the step before */
   readonly reward: number | undefined
   /** brings the rollouts of `step` */
-  readonly filling: Fiber.Fiber<ReadonlyArray<Dispatcher.Item>, OrchestratorError | JournalError | E>
+  readonly filling: Fiber.Fiber<
+    ReadonlyArray<Dispatcher.Item>,
+    OrchestratorError | JournalError | Dispatcher.OpenSetError | E
+  >
 }
 
 /** Training as a stream: each element is one finished step; pulling it runs it. @category constructors */

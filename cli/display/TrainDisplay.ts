@@ -65,7 +65,9 @@ const remark = ({
     ...evaluations.map(
       ({ name, reward }) => `eval ${name}: ${fixed(reward.mean, 3)} ± ${fixed(reward.standardError, 3)}`
     ),
-    ...Object.entries(absent).map(([kind, count]) => `absent: ${kind} ${count}${because(firstAbsences[kind])}`)
+    ...Object.entries(absent).flatMap(([kind, count]) =>
+      count === 0 ? [] : [`absent: ${kind} ${count}${because(firstAbsences[kind])}`]
+    )
   ]
     .filter((text) => text !== "")
     .join("; ")

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
-import type { Algorithm } from "../Algorithm.ts"
+import { Algorithm } from "../Algorithm.ts"
 import type { Watch } from "../DependentSet.ts"
 import type { Absent, Ended } from "../Rollout.ts"
 import * as State from "../State.ts"
@@ -33,6 +33,10 @@ const underName = <A, E, R>(layer: Layer.Layer<A, E, R>, name: string): Layer.La
       })
     )
   )
+
+/** A source's algorithm, alive as long as the scope, its cells of state under the source's name. @category constructors */
+export const start = <LE, LR>(source: Pick<Source<never, never, LE, LR>, "algorithm" | "name">) =>
+  Effect.map(Layer.build(underName(source.algorithm, source.name)), Context.get(Algorithm))
 
 /**
  * One source up to samples: every planned rollout comes out once, as soon as it is final. Its algorithm is built once, in

@@ -6,8 +6,10 @@ import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
-import { Algorithm } from "../../src/Algorithm.ts"
+import { Algorithm, define } from "../../src/Algorithm.ts"
 import Grpo from "../../src/algorithms/Grpo.ts"
+import * as Credit from "../../src/Credit.ts"
+import * as DependentSet from "../../src/DependentSet.ts"
 import * as Journal from "../../src/Journal.ts"
 import * as Dispatcher from "../../src/orchestrator/Dispatcher.ts"
 import * as Permits from "../../src/Permits.ts"
@@ -83,16 +85,27 @@ describe("Dispatcher", () => {
     }).pipe(Effect.provide(services))
   )
 
-  it.scoped("an algorithm that cannot start ends the step, also when other sources are done", () =>
+  it.scoped("an algorithm that cannot start is an error before anything runs", () =>
     Effect.gen(function* () {
-      const noTeacher = Layer.effect(Algorithm, Effect.delay(Effect.fail("no teacher"), 1000))
-      const dispatcher = yield* Dispatcher.make(
-        [source("fine", Grpo.layer()), source("broken", noTeacher)],
-        Effect.succeed(0)
-      )
-      const running = yield* Effect.fork(dispatcher.run(1, [...planned("fine", 4), ...planned("broken", 4)]))
-      yield* TestClock.adjust(2000)
-      expect(yield* Fiber.await(running)).toEqual(Exit.fail("no teacher"))
+      const noTeacher = Layer.effect(Algorithm, Effect.fail("no teacher"))
+      const made = Dispatcher.make([source("fine", Grpo.layer()), source("broken", noTeacher)], Effect.succeed(0))
+      expect(yield* Effect.exit(made)).toEqual(Exit.fail("no teacher"))
+    }).pipe(Effect.provide(services))
+  )
+
+  it.scoped("a set that a step cannot fill is an error, not a wait without end", () =>
+    Effect.gen(function* () {
+      const all = define({
+        type: "all",
+        actionLoss: "rl",
+        dependsOn: DependentSet.count(24, () => "all"),
+        hooks: () => ({ scoreGroup: (members) => members.map(() => Credit.uniform(0)) })
+      })
+      const dispatcher = yield* Dispatcher.make([source("math", all.layer())], Effect.succeed(0))
+      const exit = yield* Effect.exit(dispatcher.run(1, planned("math", 16)))
+      expect(Exit.isFailure(exit) && String(exit.cause)).toMatch(/"all".*has 24 members and a step plans 16/)
+      const whole = yield* dispatcher.run(2, planned("math", 24))
+      expect(whole).toHaveLength(24)
     }).pipe(Effect.provide(services))
   )
 })
