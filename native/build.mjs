@@ -76,6 +76,7 @@ const bindingFlags = () => [
   "-DNAPI_VERSION=9",
   "-DNODE_ADDON_API_CPP_EXCEPTIONS",
   "-DNODE_ADDON_API_DISABLE_DEPRECATED",
+  "-DNODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS",
   "-fvisibility=hidden",
   `-isystem${headers("node-addon-api")}`,
   `-isystem${join(headers("node-api-headers"), "include")}`

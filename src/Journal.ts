@@ -115,6 +115,7 @@ export const layerFile = (options: { readonly directory: string; readonly from?:
             const file = path.join(directory, fileOf(step))
             const found = linesOf(step)
             lines.delete(step)
+            for (const id of ids) known.delete(id)
             const text = ids.flatMap((id) => (found.has(id) ? [`${found.get(id)}\n`] : [])).join("")
             return fs
               .writeFileString(`${file}.partial`, text)

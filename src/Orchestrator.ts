@@ -194,7 +194,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
         if (emptyBatches >= maxEmptyBatches) {
           return yield* new OrchestratorError({
             step,
-            reason: `${emptyBatches} steps in a row had nothing to train: no group's rewards differ (group_size ${sources.map((s) => s.groupSize).join(", ")}); the tasks are too easy or too hard for this policy, or groups of one are compared with themselves`
+            reason: `${emptyBatches} steps in a row had nothing to train: ${StepSummary.idle(items, packed, maxSequenceLength)}`
           })
         }
 

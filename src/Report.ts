@@ -1,6 +1,11 @@
 /** What a run says of each of its steps, as plain data: shown while it runs, written to the run's metrics. */
 
-/** One step of training. Means are over the step's rollouts unless a field says otherwise. @category model */
+/**
+ * One step of training. Means are over the step's rollouts unless a field says otherwise; what a step without anything to
+ * train cannot measure is NaN, never 0.
+ *
+ * @category model
+ */
 export interface StepReport {
   /** counted from 1 */
   readonly step: number
@@ -26,6 +31,10 @@ export interface StepReport {
   readonly samples: number
   /** packed tokens of real samples */
   readonly tokens: number
+  /** samples that were cut to the length of a micro-batch */
+  readonly truncated: number
+  /** samples that the cut left without anything to train */
+  readonly dropped: number
   /** rollouts whose credit was zero on every token */
   readonly zeroSignal: number
   /** rollouts that did not count, by reason */

@@ -232,7 +232,7 @@ describe("Orchestrator", () => {
         Stream.runForEach(all, ({ zeroSignal }) => Effect.sync(() => reports.push(zeroSignal)))
       )
       expect(reports).toEqual([16, 16])
-      expect(failure(exit)).toMatch(/3 steps in a row had nothing to train.*group_size 1/s)
+      expect(failure(exit)).toMatch(/3 steps in a row had nothing to train.*groups of 1/s)
       expect(seen.gradients).toEqual([])
     }).pipe(Effect.provide(layer))
   })

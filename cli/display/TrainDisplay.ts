@@ -17,7 +17,8 @@ const column = (
 const part = (name: "rl" | "ce" | "refKl", title: string, rank: number) =>
   column(title, 8, rank, ({ loss }) => short(loss[name]))
 
-const used = (reports: Reports, name: "rl" | "ce" | "refKl"): boolean => reports.some(({ loss }) => loss[name] !== 0)
+const used = (reports: Reports, name: "rl" | "ce" | "refKl"): boolean =>
+  reports.some(({ loss }) => loss[name] !== 0 && !Number.isNaN(loss[name]))
 
 const columns = (reports: Reports): ReadonlyArray<Column<StepReport>> => {
   const steps = String(reports.at(-1)?.steps ?? 0)
@@ -54,13 +55,16 @@ const remark = ({
   absent,
   evaluations,
   firstAbsences,
+  gradNorm,
   optimizerApplied,
   tokens,
   zeroSignal,
   rollouts
 }: StepReport): string =>
   [
-    optimizerApplied || tokens === 0 ? "" : "weights unchanged: the gradient was not finite",
+    optimizerApplied || tokens === 0
+      ? ""
+      : `weights unchanged: ${Number.isFinite(gradNorm) ? "the step" : "the gradient"} was not finite`,
     rollouts > 0 && zeroSignal === rollouts ? "weights unchanged: every credit is 0" : "",
     ...evaluations.map(
       ({ name, reward }) => `eval ${name}: ${fixed(reward.mean, 3)} ± ${fixed(reward.standardError, 3)}`

@@ -58,7 +58,7 @@ double tokenLoss(const Batch& batch, const LossSpec& spec, const Counts& counts,
     const double advantage = batch.advantages[token];
     double loss = spec.klTau * delta * delta, slope = 2 * spec.klTau * delta;
     // An advantage of 0 has no policy term, even where the ratio overflows: 0 times infinity is not a number.
-    if (advantage != 0 && isKept(spec, advantage, moved)) {
+    if (spec.advantageTau * advantage != 0 && isKept(spec, advantage, moved)) {
       loss -= spec.advantageTau * advantage * ratio;
       slope -= spec.advantageTau * advantage * ratio;
     }

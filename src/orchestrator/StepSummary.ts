@@ -2,6 +2,7 @@
 
 import type { PackedBatch } from "../MicroBatch.ts"
 import type { Compiled } from "../Pipeline.ts"
+import { plannedOf } from "../pipeline/items.ts"
 import type { EvalReport, StepReport } from "../Report.ts"
 import { explain, type Reason } from "../Rollout.ts"
 import type { TrainReport } from "../Trainer/Trainer.ts"
@@ -91,6 +92,33 @@ const memberTokens = (packed: PackedBatch): number => {
   return members
 }
 
+const measured = ({ applied, entropy, gradNorm, learningRate, loss, mismatchKl }: TrainReport) => ({
+  loss,
+  mismatchKl,
+  entropy,
+  gradNorm,
+  learningRate,
+  optimizerApplied: applied
+})
+
+const unmeasured: ReturnType<typeof measured> = {
+  loss: { total: Number.NaN, rl: Number.NaN, ce: Number.NaN, refKl: Number.NaN },
+  mismatchKl: Number.NaN,
+  entropy: Number.NaN,
+  gradNorm: Number.NaN,
+  learningRate: Number.NaN,
+  optimizerApplied: false
+}
+
+/** Why a step had nothing to train. @category getters */
+export const idle = (items: ReadonlyArray<Item>, packed: PackedBatch, maxSequenceLength: number): string =>
+  packed.dropped > 0
+    ? `the ${packed.dropped} samples that were left had nothing to train within a length of ${maxSequenceLength} tokens; raise the sequence length of the trainer`
+    : `the rewards of no group differ (groups of ${groupSizes(items)}); the tasks are too easy or too hard for this policy, or groups of one are compared with themselves`
+
+const groupSizes = (items: ReadonlyArray<Item>) =>
+  Array.from(new Set(items.map((item) => plannedOf(item).group.size))).join(", ")
+
 /** @category constructors */
 export const report = (of: {
   readonly step: number
@@ -114,23 +142,20 @@ export const report = (of: {
     steps,
     reward,
     rewardChange: of.previous === undefined ? 0 : reward - of.previous,
-    loss: trained?.loss ?? { total: 0, rl: 0, ce: 0, refKl: 0 },
-    mismatchKl: trained?.mismatchKl ?? 0,
-    entropy: trained?.entropy ?? 0,
-    gradNorm: trained?.gradNorm ?? 0,
-    learningRate: trained?.learningRate ?? 0,
+    ...(trained === undefined ? unmeasured : measured(trained)),
     trainableShare: packed.tokens === 0 ? 0 : memberTokens(packed) / packed.tokens,
-    staleness: { mean: mean(ages), max: Math.max(0, ...ages) },
+    staleness: { mean: mean(ages), max: ages.reduce((oldest, age) => Math.max(oldest, age), 0) },
     rollouts: compiled.length,
     samples: shipped.length,
     tokens: packed.tokens,
+    truncated: packed.truncated,
+    dropped: packed.dropped,
     zeroSignal: compiled.filter((item) => !item.signal).length,
     absent: absent(of.items),
     firstAbsences: firstAbsences(of.items),
     metrics: meanMetrics(compiled),
     tokensPerSecond: seconds > 0 ? packed.tokens / seconds : 0,
     seconds,
-    optimizerApplied: trained?.applied ?? false,
     evaluations: of.evaluations
   }
 }

@@ -1,4 +1,5 @@
-/** One row of `metrics.jsonl` per step. Columns under `time/` and `perf/` are the clock's; all others repeat bit for bit. */
+/** One row of `metrics.jsonl` per step. Columns under `time/` and `perf/` are the clock's; all others repeat bit for bit.
+ * What is not finite or was not measured is null in the file. */
 import type { SftReport, StepReport } from "../Report.ts"
 
 const under = (prefix: string, values: Readonly<Record<string, number>>) =>
@@ -23,6 +24,8 @@ export const row = (report: StepReport): Readonly<Record<string, number>> => ({
   "batch/rollouts": report.rollouts,
   "batch/samples": report.samples,
   "batch/tokens": report.tokens,
+  "batch/truncated": report.truncated,
+  "batch/dropped": report.dropped,
   "batch/zero_signal": report.zeroSignal,
   ...under("absent", report.absent),
   ...under("metrics", report.metrics),

@@ -25,6 +25,8 @@ export const stepReport = (step: number, change: Partial<StepReport> = {}): Step
   rollouts: 64,
   samples: 64,
   tokens: 4096,
+  truncated: 0,
+  dropped: 0,
   zeroSignal: 0,
   absent: {},
   firstAbsences: {},

@@ -59,7 +59,11 @@ void Environment::post(Message message) {
 void Environment::receive(Napi::Env env, Napi::Function, Environment* environment, Message* message) {
   const std::unique_ptr<Message> owned(message);
   if (static_cast<napi_env>(env) == nullptr) return;  // the environment is going away
-  (*owned)(*environment, env);
+  try {
+    (*owned)(*environment, env);
+  } catch (const Napi::Error&) {
+    // A worker that is being terminated can neither settle a promise nor throw: nobody is left to hear of it.
+  }
 }
 
 void Environment::shutDown() {

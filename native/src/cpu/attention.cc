@@ -134,7 +134,9 @@ class BackwardTask {
         const int64_t place = (start_ + length - 1) * queryStride_ + head * headDim_;
         kernel_.softmax(length, p + row * seen);
         const T pull = kernel_.dot(headDim_, out + place, dOut + place);
-        kernel_.scoreGradient(length, ds + row * seen, p + row * seen, pull);
+        // One key has all the weight whatever its score: exactly no gradient, not what rounding leaves of it.
+        if (length == 1) ds[row * seen] = T(0);
+        else kernel_.scoreGradient(length, ds + row * seen, p + row * seen, pull);
         std::fill(p + row * seen + length, p + (row + 1) * seen, T(0));
         std::fill(ds + row * seen + length, ds + (row + 1) * seen, T(0));
       }

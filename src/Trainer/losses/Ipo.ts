@@ -36,7 +36,7 @@ export default RlLoss.define({
       .exp()
       .times(advantages)
       .times(-config.adv_tau)
-      .keep((i) => advantages[i] !== 0 && !isMasked(i))
+      .keep((i) => config.adv_tau * advantages[i]! !== 0 && !isMasked(i))
     return policy.plus(delta.square().times(config.kl_tau))
   },
   masked,
