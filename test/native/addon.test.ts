@@ -110,6 +110,7 @@ describe("as a guest of Node", () => {
     const engine = addon.createEngine(config, options)
     const jobs = [
       engine.initialise(1, 0.1),
+      longScore(engine),
       ...Array.from({ length: 5 }, () => engine.generate({ ...request, maxTokens: 90 }))
     ]
     engine.dispose()
