@@ -114,6 +114,17 @@ void goldenValues() {
   const LossSums sums = packedLoss(batch, {}, one, trainer.data(), gradient.data());
   check::below(std::abs(sums.refKl + 0.563816), 1e-6, "refKl");
   check::that(sums.rl == 0 && sums.ce == 0, "other components are empty");
+
+  // 0.5·0.2 + 2·0.1 + 1.5, over a count of 2; a token outside the mask counts, one of weight 0 does not.
+  const std::vector<float> ce{9, .5f, 2, 1, 0, 0};
+  const std::vector<uint8_t> nothing(6, 0);
+  batch.mask = nothing.data();
+  batch.refKlWeights = nullptr;
+  batch.ceWeights = ce.data();
+  const LossSums weighted = packedLoss(batch, {}, {1, 2, 1}, trainer.data(), gradient.data());
+  check::below(std::abs(weighted.ce - 0.9), 1e-6, "ce with weights");
+  check::below(std::abs(gradient[2] + 1.0), 1e-6, "slope of a ce member");
+  check::that(gradient[0] == 0 && gradient[4] == 0 && weighted.rl == 0 && weighted.refKl == 0, "ce alone");
 }
 
 void skippedTokensCannotHarm() {
