@@ -1,4 +1,8 @@
-import { readFileSync } from "node:fs"
+import { execFileSync } from "node:child_process"
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import beatTheGroup from "../examples/beat-the-group.ts"
@@ -9,7 +13,7 @@ const blocks = Array.from(read("README.md").matchAll(/```ts\n(.*?)```/gs), ([, c
 
 describe("README", () => {
   it("shows the examples as they are in the repository, where they are compiled", () => {
-    expect(blocks).toEqual([read("examples/refunds.ts"), read("examples/beat-the-group.ts")])
+    expect(blocks).toEqual([read("examples/shout.ts"), read("examples/beat-the-group.ts")])
   })
 
   it("names only files, commands and scripts that there are", () => {
@@ -28,4 +32,25 @@ describe("README", () => {
       expect(Object.values(advantages(outcomes))).toEqual([0.75, -0.75, -1])
     })
   )
+
+  it("the example program makes the reward rise and saves what it trained", () => {
+    const root = fileURLToPath(new URL("..", import.meta.url))
+    const directory = mkdtempSync(join(tmpdir(), "primerl-readme-"))
+    try {
+      symlinkSync(join(root, "examples"), join(directory, "examples"))
+      const program = [
+        join(root, "node_modules/vite-node/vite-node.mjs"),
+        ...["--root", root, "--config", join(root, "vitest.config.ts")],
+        join(root, "examples/shout.ts")
+      ]
+      const printed = execFileSync(process.execPath, program, { cwd: directory, encoding: "utf8" })
+      const rewards = Array.from(printed.matchAll(/^step \d+ {2}reward (\d\.\d\d)$/gm), ([, reward]) => Number(reward))
+      expect(rewards).toHaveLength(20)
+      expect(rewards[0]).toBeLessThan(0.5)
+      expect(rewards.at(-1)).toBeGreaterThan(0.8)
+      expect(existsSync(join(directory, "shouting-policy/model.safetensors"))).toBe(true)
+    } finally {
+      rmSync(directory, { recursive: true, force: true })
+    }
+  })
 })
