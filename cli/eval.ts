@@ -1,6 +1,7 @@
 /** `primerl eval`: the reward of a policy on examples that training does not see. */
 import * as Command from "@effect/cli/Command"
 import * as Path from "@effect/platform/Path"
+import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
@@ -11,6 +12,13 @@ import type { Operand } from "./usage.ts"
 
 /** @category syntax */
 export const operands: Readonly<Record<string, Operand>> = { "--set": "text", "--model": "text", "--examples": "count" }
+
+/** An evaluation that measured nothing is no success. @category errors */
+export class NoReward extends Data.TaggedError("NoReward")<{ readonly sources: ReadonlyArray<string> }> {
+  override get message() {
+    return `no attempt of ${this.sources.join(", ")} counts, so there is no reward`
+  }
+}
 
 /** @category commands */
 export const command = Command.make("eval", { files, set, model, examples }, ({ files, set, model, examples }) =>
@@ -26,12 +34,15 @@ export const command = Command.make("eval", { files, set, model, examples }, ({ 
     })
     const config = yield* loadTrain(files, [...set, ...named], runs.check)
     const options = { examples: Option.getOrUndefined(examples) }
-    yield* Stream.runForEach(runs.evaluate(config, options), (report) =>
-      write(
+    const unscored: Array<string> = []
+    yield* Stream.runForEach(runs.evaluate(config, options), (report) => {
+      if (report.rollouts === 0) unscored.push(report.name)
+      return write(
         lines(report)
           .map((line) => `${line}\n`)
           .join("")
       )
-    )
+    })
+    if (unscored.length > 0) return yield* new NoReward({ sources: unscored })
   })
 ).pipe(Command.withDescription("Evaluates a policy on examples that training does not see."))

@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Environment from "./Environment.ts"
 import * as Permits from "./Permits.ts"
 import type { EvalReport } from "./Report.ts"
-import type { Ended, Planned, Rollout } from "./Rollout.ts"
+import { type Ended, explain, type Planned, type Rollout } from "./Rollout.ts"
 
 /** What is measured, on how many attempts, and under which name. @category model */
 export interface Options {
@@ -56,6 +56,10 @@ const plan = (options: Options, examples: number): ReadonlyArray<Planned> =>
     }
   })
 
+/** Why an attempt does not count, in words. */
+const why = (ended: Ended): string =>
+  explain(ended._tag === "Rollout" ? { _tag: "NoReward", reward: ended.reward } : ended.reason)
+
 const isScored = (ended: Ended): ended is Rollout => ended._tag === "Rollout" && Number.isFinite(ended.reward)
 
 const mean = (values: ReadonlyArray<number>) => values.reduce((a, b) => a + b, 0) / values.length
@@ -83,10 +87,12 @@ export const summarize = (
   const once = new Map(ended.map((one) => [one._tag === "Absent" ? one.planned.id : one.id, one]))
   const scored = Array.from(once.values()).filter(isScored)
   const absent: Record<string, number> = {}
+  let lastFailure = ""
   for (const one of once.values()) {
     if (isScored(one)) continue
     const key = one._tag === "Absent" ? one.reason._tag : "NoReward"
     absent[key] = (absent[key] ?? 0) + 1
+    lastFailure = why(one)
   }
   const reward = moments(scored)
   const names = new Set(scored.flatMap((one) => Object.keys(one.metrics)))
@@ -94,7 +100,7 @@ export const summarize = (
   for (const name of names) {
     metrics[name] = mean(scored.flatMap((one) => one.metrics[name] ?? []))
   }
-  return { ...of, rollouts: scored.length, reward, metrics, absent }
+  return { ...of, rollouts: scored.length, reward, metrics, absent, lastFailure }
 }
 
 /** Runs every attempt under the current weights. @category constructors */

@@ -10,7 +10,7 @@ import type { Rendered } from "./Renderer.ts"
 import { Renderer } from "./Renderer.ts"
 import type { SftReport } from "./Report.ts"
 import { Trainer } from "./Trainer/Trainer.ts"
-import type { TrainingSample } from "./TrainingSample.ts"
+import * as TrainingSample from "./TrainingSample.ts"
 
 /** @category errors */
 export class FineTuningError extends Data.TaggedError("FineTuningError")<{
@@ -23,7 +23,7 @@ export class FineTuningError extends Data.TaggedError("FineTuningError")<{
 }
 
 /** A conversation as a sample whose `ce` members are the tokens that its assistant produced. @category constructors */
-export const sample = (id: string, rendered: Rendered): TrainingSample => {
+export const sample = (id: string, rendered: Rendered): TrainingSample.TrainingSample => {
   const length = rendered.tokenIds.length
   return {
     rollout: id,
@@ -64,11 +64,12 @@ export const steps = <E, R>(options: Options<E, R>) =>
       ) {
         const started = yield* Clock.currentTimeMillis
         const samples = conversations.map((messages, i) => sample(`${step}/${i}`, renderer.render(messages)))
-        const packed = MicroBatch.pack(samples, { maxSequenceLength: options.maxSequenceLength })
+        const { maxSequenceLength } = options
+        const packed = MicroBatch.pack(samples, { maxSequenceLength })
         if (packed.counts.ce === 0) {
           return yield* new FineTuningError({
             step,
-            reason: `none of ${samples.length} conversations has an assistant's token within seq_len ${options.maxSequenceLength}`
+            reason: `none of ${samples.length} conversations has an assistant's token within seq_len ${maxSequenceLength}`
           })
         }
         const trained = yield* trainer.step(packed, step)
@@ -80,8 +81,13 @@ export const steps = <E, R>(options: Options<E, R>) =>
           gradNorm: trained.gradNorm,
           learningRate: trained.learningRate,
           tokens: packed.tokens,
+          untrained: samples.filter(
+            (one) => !TrainingSample.hasMembers(TrainingSample.truncate(one, maxSequenceLength))
+          ).length,
+          truncated: packed.truncated,
           tokensPerSecond: seconds > 0 ? packed.tokens / seconds : 0,
-          seconds
+          seconds,
+          optimizerApplied: trained.applied
         }
         return report
       })

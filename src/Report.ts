@@ -63,8 +63,14 @@ export interface SftReport {
   readonly gradNorm: number
   readonly learningRate: number
   readonly tokens: number
+  /** conversations without an assistant's token to learn from */
+  readonly untrained: number
+  /** conversations that were cut to `seq_len` */
+  readonly truncated: number
   readonly tokensPerSecond: number
   readonly seconds: number
+  /** false when the gradient or the step was not finite and the weights were left alone */
+  readonly optimizerApplied: boolean
 }
 
 /** One evaluation of one source. @category model */
@@ -85,5 +91,7 @@ export interface EvalReport {
   readonly metrics: Readonly<Record<string, number>>
   /** rollouts that did not count, by reason */
   readonly absent: Readonly<Record<string, number>>
+  /** the last attempt that failed, in words; "" when none did */
+  readonly lastFailure: string
   readonly seconds: number
 }

@@ -56,7 +56,9 @@ describe("Evaluation", () => {
     const failed = absent(planned({ id: "r" }), { _tag: "Failed", blame: "provider", message: "gone" })
     const report = Evaluation.summarize([failed], of)
     expect(report).toMatchObject({ rollouts: 0, reward: { mean: Number.NaN, standardError: Number.NaN } })
-    expect(lines(report)[0]).toBe("math: no reward: none of its attempts counts")
+    expect(lines(report)[0]).toBe(
+      "math: no reward: none of its attempts counts; the last failure: provider failed: gone"
+    )
   })
 
   it.effect("runs held-out examples only, the same ones for the same seed", () => {

@@ -8,7 +8,7 @@ export const lines = (report: EvalReport): ReadonlyArray<string> => {
   const measured = Object.entries(metrics).map(([name, value]) => `  ${name}: ${short(value)}`)
   return [
     rollouts === 0
-      ? `${report.name}: no reward: none of its attempts counts`
+      ? `${report.name}: no reward: none of its attempts counts; the last failure: ${report.lastFailure || "none"}`
       : `${report.name}: reward ${fixed(reward.mean, 3)} ± ${fixed(reward.standardError, 3)}`,
     `  ${examples} examples, ${rollouts} rollouts, ${duration(report.seconds * 1000)}`,
     ...measured,

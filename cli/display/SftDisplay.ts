@@ -21,10 +21,22 @@ const columns = (reports: Reports): ReadonlyArray<Column<SftReport>> => {
 
 const mean = (reports: Reports): string => fixed(reports.reduce((sum, { loss }) => sum + loss, 0) / reports.length, 4)
 
+const remark = ({ gradNorm, loss, optimizerApplied, truncated, untrained }: SftReport): string =>
+  [
+    Number.isFinite(loss) ? "" : "the loss is not finite",
+    optimizerApplied
+      ? ""
+      : `weights unchanged: ${Number.isFinite(gradNorm) ? "the step" : "the gradient"} was not finite`,
+    untrained === 0 ? "" : `${untrained} without an assistant's token`,
+    truncated === 0 ? "" : `${truncated} cut at seq_len`
+  ]
+    .filter((text) => text !== "")
+    .join("; ")
+
 /** @category rendering */
 export const display: Display<SftReport> = {
   columns,
-  remark: ({ loss }) => (Number.isFinite(loss) ? "" : "the loss is not finite"),
+  remark,
   curve: { label: "loss", value: ({ loss }) => loss, before: [] },
   ending: (reports) =>
     reports.length === 0

@@ -14,8 +14,19 @@ const column = (
   colour?: Column<StepReport>["colour"]
 ): Column<StepReport> => ({ title, width, rank, cell, colour })
 
+/** A step without signal trains nothing: there is no number to show. */
+const trained =
+  (cell: (report: StepReport) => string) =>
+  (report: StepReport): string =>
+    report.tokens === 0 ? "-" : cell(report)
+
 const part = (name: "rl" | "ce" | "refKl", title: string, rank: number) =>
-  column(title, 8, rank, ({ loss }) => short(loss[name]))
+  column(
+    title,
+    8,
+    rank,
+    trained(({ loss }) => short(loss[name]))
+  )
 
 const used = (reports: Reports, name: "rl" | "ce" | "refKl"): boolean =>
   reports.some(({ loss }) => loss[name] !== 0 && !Number.isNaN(loss[name]))
@@ -32,13 +43,33 @@ const columns = (reports: Reports): ReadonlyArray<Column<StepReport>> => {
       ({ rewardChange }) => signed(rewardChange, 3),
       ({ rewardChange }) => (rewardChange > 0 ? "green" : rewardChange < 0 ? "red" : undefined)
     ),
-    column("loss", 8, 70, ({ loss }) => short(loss.total)),
+    column(
+      "loss",
+      8,
+      70,
+      trained(({ loss }) => short(loss.total))
+    ),
     part("rl", "rl", 20),
     ...(used(reports, "ce") ? [part("ce", "ce", 31)] : []),
     ...(used(reports, "refKl") ? [part("refKl", "ref_kl", 32)] : []),
-    column("mismatch", 8, 80, ({ mismatchKl }) => short(mismatchKl)),
-    column("entropy", 7, 60, ({ entropy }) => fixed(entropy, 3)),
-    column("trained", 7, 30, ({ trainableShare }) => `${fixed(100 * trainableShare, 0)}%`),
+    column(
+      "mismatch",
+      8,
+      80,
+      trained(({ mismatchKl }) => short(mismatchKl))
+    ),
+    column(
+      "entropy",
+      7,
+      60,
+      trained(({ entropy }) => fixed(entropy, 3))
+    ),
+    column(
+      "trained",
+      7,
+      30,
+      trained(({ trainableShare }) => `${fixed(100 * trainableShare, 0)}%`)
+    ),
     column("stale", 6, 40, ({ staleness }) => `${fixed(staleness.mean, 1)}/${fixed(staleness.max, 0)}`),
     column("tok/s", 6, 50, ({ tokensPerSecond }) => large(tokensPerSecond)),
     column("sec", 6, 65, ({ seconds }) => fixed(seconds, seconds < 100 ? 2 : 0))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "cpu/kernels.h"
@@ -22,6 +23,15 @@ double sumOfSquares(int64_t n, const T* x) {
   }
   for (; i < n; i++) lane[0] += double(x[i]) * double(x[i]);
   return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
+}
+
+/** Whether the kernel's numbers are finite in its own type: a learning rate of 1e300 is none in float. */
+template <class T>
+bool isFiniteIn(const AdamWStep& step) {
+  for (const double value : {step.clip, step.eps, step.stepSize, step.secondCorrection, step.decay}) {
+    if (!(std::abs(value) <= double(std::numeric_limits<T>::max()))) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -59,6 +69,7 @@ AdamWReport adamwStep(const Compute& compute, const AdamW& options, int64_t coun
   step.stepSize = options.learningRate / (1 - std::pow(options.beta1, t));
   step.secondCorrection = 1 / (1 - std::pow(options.beta2, t));
   step.decay = 1 - options.learningRate * options.weightDecay;
+  if (!isFiniteIn<T>(step)) return report;
   const Kernels<T>& kernel = kernels<T>(compute.isa);
   compute.pool.parallelFor(
       count,

@@ -61,6 +61,22 @@ void notFinite(float bad) {
               "and changes nothing");
 }
 
+void stepSizeNotFinite(double learningRate, double weightDecay) {
+  Pool pool(1);
+  check::Random random(7);
+  std::vector<float> weights = random.normals<float>(100), gradient = random.normals<float>(100);
+  std::vector<float> first(100, 0.0f), second(100, 0.0f);
+  const std::vector<float> oldWeights = weights, oldFirst = first;
+  int64_t steps = 0;
+  AdamW options;
+  options.learningRate = learningRate;
+  options.weightDecay = weightDecay;
+  const AdamWReport report = adamwStep({pool, detectIsa()}, options, 100, weights.data(), gradient.data(), first.data(),
+                                       second.data(), steps);
+  check::that(!report.applied && std::isfinite(report.gradNorm) && steps == 0, "a step that float cannot hold is told");
+  check::that(check::sameBits(weights, oldWeights) && check::sameBits(first, oldFirst), "and changes nothing");
+}
+
 void threadsDoNotMatter(Isa isa) {
   check::Random random(6);
   const size_t n = 200003;
@@ -88,5 +104,7 @@ int main() {
   }
   notFinite(NAN);
   notFinite(INFINITY);
+  stepSizeNotFinite(1e300, 0);
+  stepSizeNotFinite(1e30, 1e30);
   return check::close("adamw");
 }

@@ -8,6 +8,7 @@ import * as Either from "effect/Either"
 import type * as Scope from "effect/Scope"
 import type { ComponentCounts } from "../MicroBatch.ts"
 import * as Addon from "./Addon.ts"
+import * as Finite from "./Finite.ts"
 import * as ModelConfig from "./ModelConfig.ts"
 import { ModelError } from "./ModelError.ts"
 import type * as Native from "./Native.ts"
@@ -64,7 +65,7 @@ export interface Engine {
   readonly backward: (gradient: Float32Array) => Effect.Effect<void, NativeError>
   /** Needed before the next step when a backward pass was interrupted: its gradients are incomplete. */
   readonly zeroGradients: Effect.Effect<void, NativeError>
-  /** Clips, steps and zeroes the gradients; a gradient that is not finite changes nothing but itself. */
+  /** Clips, steps and zeroes the gradients; a gradient or step size that is not finite changes no weight. */
   readonly optimizerStep: (step: Native.OptimizerStep) => Effect.Effect<Native.OptimizerReport, NativeError>
   readonly optimizerSteps: Effect.Effect<number, NativeError>
   readonly setOptimizerSteps: (steps: number) => Effect.Effect<void, NativeError>
@@ -82,7 +83,7 @@ export interface Engine {
   readonly writeMoments: (name: string, moments: Moments) => Effect.Effect<void, NativeError>
   /** Takes the weights of another directory of the same architecture. */
   readonly load: (directory: string) => Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem>
-  /** Writes F32 weights under the names and files they were read from, with config.json and the tokenizer's files. */
+  /** Fails on a weight that is not finite; else writes F32 weights under the names and files they were read from, with config.json and the tokenizer's files. */
   readonly save: (directory: string) => Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem>
   /** Fails when a tokenizer of this size (one more than its largest id) has ids that the model does not know. */
   readonly checkVocabulary: (tokenizerSize: number) => Effect.Effect<void, ModelError>
@@ -269,7 +270,11 @@ const make = (
         Safetensors.write(
           to,
           model.files,
-          tensors.map(({ name, shape }) => ({ name, shape, values: readTensor(name) }))
+          tensors.map(({ name, shape }) => ({
+            name,
+            shape,
+            values: Effect.flatMap(readTensor(name), Finite.forSaving(to, name))
+          }))
         ),
         copyCompanions(directory, to, model.configText)
       ),

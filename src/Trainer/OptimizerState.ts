@@ -5,7 +5,8 @@
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import type { Engine } from "./Engine.ts"
+import type { Engine, Tensor } from "./Engine.ts"
+import * as Finite from "./Finite.ts"
 import { ModelError } from "./ModelError.ts"
 import * as Safetensors from "./Safetensors.ts"
 
@@ -18,10 +19,14 @@ const stateOf = (directory: string) => `${placeOf(directory)}/state.json`
 export const save = (engine: Engine, directory: string) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
-    const tensors = engine.tensors.flatMap(({ name, shape }) => [
-      { name: `first.${name}`, shape, values: Effect.map(engine.readMoments(name), ({ first }) => first) },
-      { name: `second.${name}`, shape, values: Effect.map(engine.readMoments(name), ({ second }) => second) }
-    ])
+    const moment = (which: "first" | "second", { name, shape }: Tensor) => {
+      const own = `${which}.${name}`
+      const values = Effect.flatMap(engine.readMoments(name), (moments) =>
+        Finite.forSaving(placeOf(directory), own)(moments[which])
+      )
+      return { name: own, shape, values }
+    }
+    const tensors = engine.tensors.flatMap((tensor) => [moment("first", tensor), moment("second", tensor)])
     const files = [{ file: "model.safetensors", names: tensors.map(({ name }) => name) }]
     yield* Safetensors.write(placeOf(directory), files, tensors)
     const steps = yield* engine.optimizerSteps
@@ -30,6 +35,11 @@ export const save = (engine: Engine, directory: string) =>
 
 /** Bytes of an F32 tensor in a checkpoint, as numbers of their own. */
 const floats = (bytes: Uint8Array) => new Float32Array(bytes.slice().buffer)
+
+const wrongIn = (name: string, value: number | undefined) =>
+  value === undefined
+    ? undefined
+    : `tensor "${name}" holds ${value}, which no step leaves; take this checkpoint away to go on from the one before it`
 
 /** @category decoding */
 export const load = (engine: Engine, directory: string) =>
@@ -46,10 +56,12 @@ export const load = (engine: Engine, directory: string) =>
             reason: `tensor "${wrong}" is missing or not of shape [${shape.join(", ")}]`
           })
         }
-        yield* engine.writeMoments(name, {
-          first: floats(yield* checkpoint.read(first)),
-          second: floats(yield* checkpoint.read(second))
-        })
+        const moments = { first: floats(yield* checkpoint.read(first)), second: floats(yield* checkpoint.read(second)) }
+        const problem =
+          wrongIn(first, Finite.notFinite(moments.first)) ??
+          wrongIn(second, Finite.notFinite(moments.second) ?? moments.second.find((value) => value < 0))
+        if (problem !== undefined) return yield* new ModelError({ path: placeOf(directory), reason: problem })
+        yield* engine.writeMoments(name, moments)
       }
       const { steps } = yield* Effect.mapError(
         Effect.flatMap(fs.readFileString(stateOf(directory)), Schema.decode(State)),

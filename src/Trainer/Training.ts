@@ -35,12 +35,17 @@ export interface Options {
   readonly weightDecay: number
   /** largest global norm of the gradient; undefined does not clip */
   readonly maxGradNorm: number | undefined
-  /** steps in a row without a finite gradient after which training stops (3) */
+  /** skipped steps in a row after which training stops (3) */
   readonly maxSkippedSteps?: number | undefined
 }
 
 const failed = (operation: TrainerError["operation"]) => (cause: Failure) =>
   new TrainerError({ operation, reason: cause.message })
+
+const why = ({ gradNorm }: OptimizerReport, learningRate: number) =>
+  Number.isFinite(gradNorm)
+    ? `a learning rate of ${learningRate} makes a step that float32 cannot hold`
+    : "the gradient was not finite"
 
 /** @category constructors */
 export const make = (weights: Weights, options: Options): Effect.Effect<TrainerService, never, PackedLoss> =>
@@ -78,7 +83,7 @@ export const make = (weights: Weights, options: Options): Effect.Effect<TrainerS
       if (inARow >= maxSkippedSteps) {
         return yield* new TrainerError({
           operation: "step",
-          reason: `the gradient was not finite in ${inARow} steps in a row (loss ${sums.rl + sums.ce + sums.refKl}); the weights are those before the first of them. Lower the learning rate or clip harder`
+          reason: `${inARow} steps in a row were skipped: ${why(stepped, learningRate)} (loss ${sums.rl + sums.ce + sums.refKl}); the weights are those before the first of them. Lower the learning rate or clip harder`
         })
       }
       const report: TrainReport = {

@@ -40,7 +40,10 @@ export const sftRow = (report: SftReport): Readonly<Record<string, number>> => (
   "loss/ce": report.loss,
   "optim/grad_norm": report.gradNorm,
   "optim/lr": report.learningRate,
+  "optim/applied": report.optimizerApplied ? 1 : 0,
   "batch/tokens": report.tokens,
+  "batch/truncated": report.truncated,
+  "batch/untrained": report.untrained,
   "time/step": report.seconds,
   "perf/tokens_per_second": report.tokensPerSecond
 })

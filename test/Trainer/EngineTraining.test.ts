@@ -1,9 +1,11 @@
+import * as FileSystem from "@effect/platform/FileSystem"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { expect, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Engine from "../../src/Trainer/Engine.ts"
 import type { NativeBatch } from "../../src/Trainer/Native.ts"
+import * as OptimizerState from "../../src/Trainer/OptimizerState.ts"
 import { configOnly, tinyConfig, tinyEngine } from "./models.ts"
 
 const ids = (...values: ReadonlyArray<number>) => Int32Array.from(values)
@@ -66,6 +68,43 @@ layer(NodeFileSystem.layer)("training", (it) => {
       expect(yield* engine.optimizerSteps).toBe(0)
       yield* engine.forwardBackward(batch(), counts, loss)
       expect((yield* engine.optimizerStep(adamw)).applied).toBe(true)
+    })
+  )
+
+  it.scoped("a learning rate that float32 cannot hold changes nothing, and is told apart from a bad gradient", () =>
+    Effect.gen(function* () {
+      const engine = yield* tinyEngine()
+      const before = yield* weights(engine)
+      yield* engine.forwardBackward(batch(), counts, loss)
+      const report = yield* engine.optimizerStep({ ...adamw, learningRate: 1e300 })
+      expect([report.applied, Number.isFinite(report.gradNorm)]).toEqual([false, true])
+      expect(yield* weights(engine)).toEqual(before)
+    })
+  )
+
+  it.scoped("weights and moments that are not finite are never saved, and never read", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* fs.makeTempDirectoryScoped()
+      const engine = yield* tinyEngine()
+      const { name } = engine.tensors[1]!
+      const good = yield* engine.readTensor(name)
+      const moments = yield* engine.readMoments(name)
+      const bad = (value: number, of: Float32Array) => Float32Array.from(of, (old, i) => (i === 1 ? value : old))
+      yield* engine.writeTensor(name, bad(Number.NaN, good))
+      expect(String(yield* Effect.flip(engine.save(directory)))).toContain(
+        `tensor ${name} holds NaN: not saved; lower the learning rate`
+      )
+      expect(yield* fs.exists(`${directory}/model.safetensors`)).toBe(false)
+      yield* engine.writeMoments(name, { ...moments, second: bad(Number.POSITIVE_INFINITY, moments.second) })
+      expect(String(yield* Effect.flip(OptimizerState.save(engine, directory)))).toContain(
+        `tensor second.${name} holds Infinity`
+      )
+      yield* engine.writeMoments(name, { ...moments, second: bad(-1, moments.second) })
+      yield* OptimizerState.save(engine, directory)
+      expect(String(yield* Effect.flip(OptimizerState.load(engine, directory)))).toContain(
+        `tensor "second.${name}" holds -1`
+      )
     })
   )
 

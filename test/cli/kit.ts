@@ -58,8 +58,11 @@ export const runs: RunsService = {
           gradNorm: 1,
           learningRate: 1e-3,
           tokens: 100,
+          untrained: step - 1,
+          truncated: 0,
           tokensPerSecond: 50,
-          seconds: 2
+          seconds: 2,
+          optimizerApplied: true
         }))
       )
     }),
@@ -72,6 +75,7 @@ export const runs: RunsService = {
       reward: { mean: 0.5, standardError: 0.01 },
       metrics: { exact: 0.25 },
       absent: { Failed: 1 },
+      lastFailure: "provider failed: gone",
       seconds: 4
     })
 }

@@ -1,9 +1,10 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
+import type { RunsService } from "../../cli/Runs.ts"
 import * as Config from "../../src/Config.ts"
 import { files } from "../config/files.ts"
-import { run, stepReport } from "./kit.ts"
+import { run, runs, stepReport } from "./kit.ts"
 
 const rl = '[model]\nname = "policy"\n[[orchestrator.train.env]]\nid = "reverse-text"\n'
 const sft = '[model]\nname = "base"\n[data]\nenv = { id = "reverse-text" }\n'
@@ -104,6 +105,7 @@ describe("primerl sft", () => {
       const { code, out } = yield* run(["sft", "s.toml"], { "s.toml": `save_to = "/out"\n${sft}` })
       expect(code).toBe(0)
       expect(out).toContain("2/2")
+      expect(out).toContain("  1 without an assistant's token\n")
       expect(out.trimEnd().split("\n").slice(-2)).toEqual([
         "loss: first 5 steps 0.7500, last 5 steps 0.7500",
         "policy: /out"
@@ -120,6 +122,22 @@ describe("primerl eval", () => {
       expect(out).toBe(
         "reverse-text: reward 0.500 ± 0.010\n  7 examples, 7 rollouts, 0:04\n  exact: 0.2500\n  absent: Failed 1\n  policy: /step_8\n"
       )
+    })
+  )
+})
+
+describe("an evaluation of which nothing counts", () => {
+  it.effect("ends with 1 and the last failure's reason", () =>
+    Effect.gen(function* () {
+      const evaluate: RunsService["evaluate"] = (config, options) =>
+        Stream.map(runs.evaluate(config, options), (report) => ({
+          ...report,
+          rollouts: 0,
+          reward: { mean: Number.NaN, standardError: Number.NaN }
+        }))
+      const { code, out, text } = yield* run(["eval", "rl.toml"], { "rl.toml": rl }, { evaluate })
+      expect(out).toContain("no reward: none of its attempts counts; the last failure: provider failed: gone\n")
+      expect([code, text]).toEqual([1, "primerl: no attempt of reverse-text counts, so there is no reward\n"])
     })
   )
 })

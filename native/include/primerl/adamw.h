@@ -1,4 +1,4 @@
-// A gradient that is not finite changes nothing: neither weights, nor moments, nor the step count.
+// A gradient or a step size that is not finite changes nothing: neither weights, nor moments, nor the step count.
 #pragma once
 
 #include <cstdint>

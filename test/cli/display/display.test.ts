@@ -65,12 +65,19 @@ describe("a step's line", () => {
   })
 
   it("says what was unusual, below when there is no room beside", () => {
-    const odd = stepReport(1, { absent: { Failed: 2, Late: 0 }, optimizerApplied: false })
+    const odd = stepReport(1, { absent: { Failed: 2, Late: 0 }, gradNorm: Number.NaN, optimizerApplied: false })
     const remark = "weights unchanged: the gradient was not finite; absent: Failed 2"
     expect(stepLines(train, [odd], 200, bare).lines[0]).toMatch(new RegExp(`  ${remark}$`))
     expect(stepLines(train, [odd], 80, bare).lines[1]).toBe(`  ${remark}`)
     const idle = stepReport(1, { zeroSignal: 64, samples: 0, tokens: 0, optimizerApplied: false })
     expect(stepLines(train, [idle], 200, bare).lines[0]).toMatch(/ {2}weights unchanged: every credit is 0$/)
+    const huge = stepReport(1, { learningRate: 1e300, optimizerApplied: false })
+    expect(stepLines(train, [huge], 200, bare).lines[0]).toMatch(/ {2}weights unchanged: the step was not finite$/)
+  })
+
+  it("has no numbers of a training that did not take place", () => {
+    const idle = stepReport(3, { zeroSignal: 64, samples: 0, tokens: 0, optimizerApplied: false, entropy: 0 })
+    expect(stepLines(train, [idle], 200, bare).lines[0]).toMatch(/^ 3\/8 {3}0\.300 {2}\+0\.100( +-){5} {2}/)
   })
 })
 
