@@ -12,7 +12,7 @@ import type { SftReport } from "./Report.ts"
 import { Trainer } from "./Trainer/Trainer.ts"
 import * as TrainingSample from "./TrainingSample.ts"
 
-/** @category errors */
+/** Nothing in a step that could be trained. @category errors */
 export class FineTuningError extends Data.TaggedError("FineTuningError")<{
   readonly step: number
   readonly reason: string
@@ -41,7 +41,7 @@ export const sample = (id: string, rendered: Rendered): TrainingSample.TrainingS
   }
 }
 
-/** @category model */
+/** What is trained on, for how long, and in what portions. @category model */
 export interface Options<E, R> {
   /** conversations in the order of training; when they end, so does the run */
   readonly conversations: Stream.Stream<ReadonlyArray<Message>, E, R>

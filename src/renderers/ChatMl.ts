@@ -70,7 +70,7 @@ export const make = (tokenizer: TokenizerService): Either.Either<ChatFormat.Chat
     })
   )
 
-/** @category layers */
+/** ChatML for the tokenizer of the program. Fails with `RendererError` when that lacks the markers. @category layers */
 export const layer: Layer.Layer<Renderer, RendererError, Tokenizer> = Layer.effect(
   Renderer,
   Effect.flatMap(Tokenizer, make)

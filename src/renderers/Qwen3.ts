@@ -12,7 +12,7 @@ import * as ChatFormat from "./internal/ChatFormat.ts"
 
 const name = "qwen3"
 
-/** @category model */
+/** How thinking is asked for, and kept in later turns. @category model */
 export interface Options {
   /** false asks the model to answer without reasoning; true by default */
   readonly enableThinking?: boolean | undefined
@@ -123,7 +123,7 @@ export const make = (
     )
   })
 
-/** @category layers */
+/** Qwen3's chat format for the tokenizer of the program. Fails with `RendererError` when that lacks the markers. @category layers */
 export const layer = (options: Options = {}): Layer.Layer<Renderer, RendererError, Tokenizer> =>
   Layer.effect(
     Renderer,

@@ -150,6 +150,6 @@ export const fromDirectory = (directory: string): Effect.Effect<TokenizerService
     return yield* fromJson(json, file)
   })
 
-/** @category layers */
+/** The tokenizer in a Hugging Face directory. Fails with `TokenizerError`. @category layers */
 export const layerFromDirectory = (directory: string): Layer.Layer<Tokenizer, TokenizerError> =>
   Layer.effect(Tokenizer, fromDirectory(directory))

@@ -29,7 +29,7 @@ const masked =
     return advantages[i]! > 0 ? moved > dppo_mask_high : moved < -dppo_mask_low
   }
 
-/** @category losses */
+/** The default loss of sampled tokens. @category losses */
 export default RlLoss.define({
   type: "dppo",
   Config,

@@ -24,7 +24,7 @@ const masked =
   (i: number) =>
     Math.abs(Math.exp(trainer[i]!) - Math.exp(inference[i]!)) > ipo_threshold
 
-/** @category losses */
+/** Masks on the size of the move alone. @category losses */
 export default RlLoss.define({
   type: "ipo",
   Config,
