@@ -1,6 +1,6 @@
 /** Checks a command line against what commands take, before it is parsed: nothing unknown is ever read as a file. */
 import * as Either from "effect/Either"
-import { nearest } from "../src/config/Nearest.ts"
+import { nearest } from "../src/internal/Nearest.ts"
 
 /** What follows an option. @category model */
 export type Operand = "nothing" | "text" | "count"

@@ -15,6 +15,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Credit from "./Credit.ts"
 import * as DependentSet from "./DependentSet.ts"
+import { inWords } from "./internal/inWords.ts"
 import { settled } from "./internal/settled.ts"
 import type { Rollout } from "./Rollout.ts"
 
@@ -27,8 +28,7 @@ export class AlgorithmError extends Data.TaggedError("AlgorithmError")<{
   readonly cause: unknown
 }> {
   override get message() {
-    const reason = this.cause instanceof Error ? this.cause.message : String(this.cause)
-    return `${this.algorithm}.${this.hook} of ${this.subject}: ${reason}`
+    return `${this.algorithm}.${this.hook} of ${this.subject}: ${inWords(this.cause)}`
   }
 }
 
@@ -36,6 +36,16 @@ export class AlgorithmError extends Data.TaggedError("AlgorithmError")<{
 export interface Problem {
   readonly path: string
   readonly message: string
+}
+
+/** An algorithm that could not start: its `hooks` failed, threw, or gave none. @category errors */
+export class AlgorithmStartError extends Data.TaggedError("AlgorithmStartError")<{
+  readonly type: string
+  readonly reason: string
+}> {
+  override get message() {
+    return `algorithm ${this.type} could not start: ${this.reason}`
+  }
 }
 
 /** A config that an algorithm does not take; paths begin at the algorithm's own table. @category errors */
@@ -52,6 +62,8 @@ export class AlgorithmConfigError extends Data.TaggedError("AlgorithmConfigError
 
 /** What happens to sampled tokens that no hook routes elsewhere. @category model */
 export type ActionLoss = "rl" | "ce" | "refKl"
+
+const actionLosses: ReadonlyArray<ActionLoss> = ["rl", "ce", "refKl"]
 
 /** The two hooks of an algorithm, ready to run; both name what fails as `AlgorithmError`. @category model */
 export interface AlgorithmService {
@@ -159,6 +171,10 @@ export const define = <H extends HooksOf, F extends Fields = {}>(options: {
   readonly hooks: (config: Schema.Struct.Type<F>) => H
 }): Definition<F, H> => {
   const { actionLoss, dependsOn = DependentSet.group, hooks, type } = options
+  if (!actionLosses.includes(actionLoss)) {
+    const message = `it is ${inWords(actionLoss)}; it must be one of ${actionLosses.join(", ")}`
+    throw new AlgorithmConfigError({ type, problems: [{ path: "actionLoss", message }] })
+  }
   const Config = options.Config ?? (Schema.Struct({}) as unknown as Schema.Struct<F>)
   const decode = Schema.decodeUnknownEither(Config as unknown as Schema.Schema<Schema.Struct.Type<F>>, {
     errors: "all",
@@ -166,7 +182,7 @@ export const define = <H extends HooksOf, F extends Fields = {}>(options: {
   })
   const check = (config: Schema.Struct.Type<F>, source: SourceDescription): ReadonlyArray<Problem> => [
     ...frozenFeedsOnlyCe(type, actionLoss, source),
-    ...(options.check?.(config, source) ?? [])
+    ...ownProblems(() => options.check?.(config, source) ?? [])
   ]
   const configure = (input: unknown) =>
     Either.mapBoth(decode(input), {
@@ -207,11 +223,48 @@ const frozenFeedsOnlyCe = (type: string, actionLoss: ActionLoss, { frozen, name 
       ]
     : []
 
+const streams: ReadonlyArray<unknown> = [
+  "advantages",
+  "referenceLogprobs",
+  ...actionLosses
+] satisfies ReadonlyArray<Credit.Stream>
+
+const isProblem = (value: unknown): value is Problem =>
+  Predicate.hasProperty(value, "path") &&
+  typeof value.path === "string" &&
+  Predicate.hasProperty(value, "message") &&
+  typeof value.message === "string"
+
+/** What a check of the user's own finds; one that throws, or returns something else, is a problem itself. */
+const ownProblems = (check: () => Iterable<Problem>): ReadonlyArray<Problem> => {
+  const broken = (reason: string): ReadonlyArray<Problem> => [
+    { path: "algo.type", message: `its check is broken: ${reason}` }
+  ]
+  return Either.match(
+    Either.try(() => [...check()]),
+    {
+      onLeft: (cause) => broken(inWords(cause)),
+      onRight: (found) =>
+        found.every(isProblem) ? found : broken("what it returned is no list of { path, message }, both texts")
+    }
+  )
+}
+
 /** What a hook of plain JavaScript returns need not be what its type says. */
 const isCredit = (value: unknown): value is Credit.Credit =>
   Predicate.hasProperty(value, "claims") &&
   Array.isArray(value.claims) &&
-  value.claims.every(({ values }) => typeof values === "number" || values instanceof Float32Array)
+  value.claims.every(
+    (claim: Partial<Credit.Claim> | null | undefined) =>
+      (typeof claim?.values === "number" || claim?.values instanceof Float32Array) && streams.includes(claim.stream)
+  )
+
+const isHooks = (value: unknown): value is Hooks => {
+  const isHook = (hook: unknown) => hook === undefined || typeof hook === "function"
+  if (typeof value !== "object" || value === null) return false
+  const { scoreGroup, scoreRollout } = value as Hooks
+  return isHook(scoreGroup) && isHook(scoreRollout)
+}
 
 /** Plain values stay plain (an Exit), so that a formula costs no fiber; what throws or fails is named. */
 const lift = <A>(
@@ -272,7 +325,12 @@ const layerOf = <H extends HooksOf>(
       return known === undefined ? Effect.flatMap(credits, aligned) : Exit.flatMap(known, aligned)
     }
   })
-  return Layer.scoped(Algorithm, Effect.map(made, service)) as Layer.Layer<Algorithm, ErrorOf<H>, ContextOf<H>>
+  const started = Effect.flatMap(made, (hooks) =>
+    isHooks(hooks)
+      ? Effect.succeed(service(hooks))
+      : Effect.dieMessage("`hooks` gave no object of scoreRollout and scoreGroup, or of one of them")
+  )
+  return Layer.scoped(Algorithm, started) as Layer.Layer<Algorithm, ErrorOf<H>, ContextOf<H>>
 }
 
 /**

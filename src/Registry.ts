@@ -3,12 +3,16 @@
  * modules that its config names. Invariant: a definition is recognised by its mark, whichever copy of this package made
  * it, and one that was made for another contract or another line of Effect is refused in those words.
  */
+import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import type * as Either from "effect/Either"
+import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import * as Algorithm from "./Algorithm.ts"
 import type { Inference } from "./Inference.ts"
+import { inWords } from "./internal/inWords.ts"
+import { didYouMean } from "./internal/Nearest.ts"
 import { isPath, type ModuleError } from "./ModuleLoader.ts"
 import type { State } from "./State.ts"
 
@@ -16,13 +20,15 @@ import type { State } from "./State.ts"
 export type Provided = Inference | State
 
 /** An algorithm with its config, ready for a run. @category model */
-export type Resolved = Algorithm.Configured<unknown, Provided>
+export type Resolved = Algorithm.Configured<Algorithm.AlgorithmStartError, Provided>
 
 /** What the registry needs of a definition: any whose Layer asks only for what a run provides. @category model */
 export interface Entry {
   readonly [Algorithm.TypeId]: Algorithm.Line
   readonly type: string
-  readonly configure: (input: unknown) => Either.Either<Resolved, Algorithm.AlgorithmConfigError>
+  readonly configure: (
+    input: unknown
+  ) => Either.Either<Algorithm.Configured<unknown, Provided>, Algorithm.AlgorithmConfigError>
 }
 
 /** No algorithm for a `type`. @category errors */
@@ -30,10 +36,14 @@ export class AlgorithmNotFound extends Data.TaggedError("AlgorithmNotFound")<{
   readonly type: string
   readonly known: ReadonlyArray<string>
   readonly reason: string
+  /** nothing goes by that name, as opposed to a module that is there and does not do */
+  readonly missing: boolean
 }> {
   override get message() {
     const what = `algorithm "${this.type}": ${this.reason}`
-    return isPath(this.type) ? what : `${what}. Built in: ${this.known.join(", ")}`
+    return isPath(this.type) || !this.missing
+      ? what
+      : `${what}. ${didYouMean(this.type, this.known)}Built in: ${this.known.join(", ")}`
   }
 }
 
@@ -65,6 +75,18 @@ const misfit = (found: unknown): string | undefined => {
     ? undefined
     : `it was made with another version of primerl (contract ${contract}, this run has ${line.contract}); install the same primerl where the module lives`
 }
+/** Whatever keeps it from starting carries its name; an interruption stays one. */
+const named = (algorithm: Algorithm.Configured<unknown, Provided>): Resolved => ({
+  ...algorithm,
+  layer: Layer.catchAllCause(algorithm.layer, (cause) =>
+    Layer.failCause(
+      Cause.isInterruptedOnly(cause)
+        ? (cause as Cause.Cause<never>)
+        : Cause.fail(new Algorithm.AlgorithmStartError({ type: algorithm.type, reason: inWords(Cause.squash(cause)) }))
+    )
+  )
+})
+
 const isEntry = (found: unknown): found is Entry => misfit(found) === undefined
 
 /**
@@ -79,16 +101,19 @@ export const make = (
 ): Registry => {
   const builtIn = new Map(entries.map((entry) => [entry.type, entry]))
   const known = Array.from(builtIn.keys())
-  const notFound = (type: string, reason: string) => new AlgorithmNotFound({ type, known, reason })
+  const refused = (type: string, reason: string, missing = false) =>
+    new AlgorithmNotFound({ type, known, reason, missing })
   return {
     known,
     resolve: ({ type, ...config }) =>
       Effect.gen(function* () {
         const entry = builtIn.get(type)
-        if (entry !== undefined) return yield* entry.configure(config)
-        const found = yield* Effect.mapError(load(type), ({ reason }) => notFound(type, reason))
-        if (!isEntry(found)) return yield* notFound(type, misfit(found)!)
-        return yield* found.configure(config)
+        if (entry !== undefined) return named(yield* entry.configure(config))
+        const found = yield* Effect.mapError(load(type), ({ kind, reason }) =>
+          refused(type, reason, kind === "not found")
+        )
+        if (!isEntry(found)) return yield* refused(type, misfit(found)!)
+        return named(yield* found.configure(config))
       })
   }
 }

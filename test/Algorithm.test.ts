@@ -91,6 +91,34 @@ describe("Algorithm.define", () => {
     })
   )
 
+  it.effect("a claim on a stream that does not exist is no credit", () =>
+    Effect.gen(function* () {
+      const claims = [{ stream: "advantage" as Credit.Stream, over: "sampled" as const, values: 1, writer: "" }]
+      const out = messages(yield* score(withHooks({ scoreRollout: () => ({ claims }) }).layer(), group([1])))
+      assert.match(out[0]!, /^mine\.scoreRollout of .*no credit/)
+    })
+  )
+
+  it("a loss on actions that does not exist is refused where the algorithm is defined", () => {
+    const define = () => Algorithm.define({ type: "mine", actionLoss: "RL" as "rl", hooks: () => ({}) })
+    assert.throws(define, "algorithm mine, actionLoss: it is RL; it must be one of rl, ce, refKl")
+  })
+
+  it("a check that throws, or returns anything else, is a problem of its own", () => {
+    const source = { name: "math", groupSize: 2, seats: ["policy"], frozen: false }
+    const checked = (check: () => Iterable<Algorithm.Problem>) =>
+      Algorithm.define({ type: "mine", actionLoss: "rl", check, hooks: () => ({}) }).check({}, source)
+    const broken = checked(() => {
+      throw new RangeError("no such teacher")
+    })
+    assert.deepStrictEqual(broken, [{ path: "algo.type", message: "its check is broken: no such teacher" }])
+    for (const value of [5, ["bad teacher"], [{ path: "teacher" }], [undefined]]) {
+      const [problem, ...more] = checked(() => value as unknown as Iterable<Algorithm.Problem>)
+      assert.strictEqual(more.length, 0)
+      assert.match(problem!.message, /^its check is broken: /)
+    }
+  })
+
   it.effect("a hook may be a plain value or an effect, with the same credit", () =>
     Effect.gen(function* () {
       const plain = withHooks({ scoreGroup: (members) => members.map(({ reward }) => Credit.uniform(reward)) })

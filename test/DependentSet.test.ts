@@ -69,6 +69,38 @@ describe("rules", () => {
     })
   )
 
+  it.effect("a rule that breaks costs the rollouts it was asked about, with its name, and never the stream", () =>
+    Effect.gen(function* () {
+      const words = (ended: ReadonlyArray<Testing.Outcome>) =>
+        ended.map((one) => (one._tag === "Absent" && one.reason._tag === "Failed" ? one.reason.message : one._tag))
+      const opens: DependentSet.Rule = {
+        ...DependentSet.group,
+        name: "moody",
+        opens: ({ arrived, key }) => {
+          if (key === "g0" && arrived === 2) throw new Error("no such set")
+          return false
+        }
+      }
+      const out = yield* Effect.provide(through([...group([1, 2, 3]), ...group([1, 2], { group: "g1" })]), sizes(opens))
+      assert.deepStrictEqual(out.map((one) => (one._tag === "Absent" ? one.planned.id : one.rollout.id)).sort(), [
+        "g0/0",
+        "g0/1",
+        "g0/2",
+        "g1/0",
+        "g1/1"
+      ])
+      assert.deepStrictEqual(
+        words(out).sort(),
+        ["Absent", 'rule "moody": no such set', 'rule "moody": no such set', "Scored", "Scored"].sort()
+      )
+      for (const sets of [undefined, "g", [{ key: "g" }], [{ key: "g", size: 0 }], [undefined]]) {
+        const of = () => sets as ReadonlyArray<DependentSet.Membership>
+        const refused = yield* Effect.provide(through(group([1])), sizes(DependentSet.make({ name: "odd", of })))
+        assert.match(words(refused)[0]!, /^rule "odd": `of` gave no list of sets/)
+      }
+    })
+  )
+
   it.effect("a quorum that its members can no longer reach opens when all have ended", () =>
     Effect.gen(function* () {
       const [a, b] = group([1, 2])

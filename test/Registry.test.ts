@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import * as Algorithm from "../src/Algorithm.ts"
 import Grpo from "../src/algorithms/Grpo.ts"
 import Sft from "../src/algorithms/Sft.ts"
 import * as ModuleLoader from "../src/ModuleLoader.ts"
@@ -63,10 +64,34 @@ describe("Registry", () => {
     })
   )
 
+  it.effect("an algorithm that cannot start says which it is, however its hooks fail", () =>
+    Effect.gen(function* () {
+      const ways: ReadonlyArray<readonly [() => unknown, string]> = [
+        [
+          () => {
+            throw new Error("no teacher")
+          },
+          "no teacher"
+        ],
+        [() => Effect.fail({ code: 5 }), '{"code":5}'],
+        [() => Effect.die("bug"), "bug"],
+        [() => undefined, "`hooks` gave no object of scoreRollout and scoreGroup, or of one of them"],
+        [() => Effect.succeed({ scoreGroup: 5 }), "`hooks` gave no object"]
+      ]
+      for (const [hooks, words] of ways) {
+        const mine = Algorithm.define({ type: "mine", actionLoss: "rl", hooks: hooks as () => Algorithm.Hooks })
+        const { layer } = yield* Registry.make([mine], () => Effect.void).resolve({ type: "mine" })
+        const error = yield* Effect.flip(Testing.score(layer, Testing.group([1])))
+        assert.include(error.message, `algorithm mine could not start: ${words}`)
+      }
+    }).pipe(Effect.provide([Testing.layerState(), Testing.layerInference()]))
+  )
+
   it.effect("what is not an algorithm, or is one of another line, is refused in those words", () =>
     Effect.gen(function* () {
       const words = {
-        grop: "no package of that name is installed; a file's path begins with ./. Built in: grpo, sft",
+        grop: `no package of that name is installed; a file's path begins with ./. Did you mean "grpo"? Built in: grpo, sft`,
+        zebra: "no package of that name is installed; a file's path begins with ./. Built in: grpo, sft",
         "./mising.ts": `there is no file ${base}/mising.ts`,
         "./plain.mjs": "its default export is not Algorithm.define({ … })",
         "./noDefault.mjs": "it has no default export",
@@ -80,6 +105,7 @@ describe("Registry", () => {
         assert.include(error.message, `algorithm "${type}": `)
         assert.include(error.message, expected)
       }
+      assert.notInclude((yield* errorOf({ type: "jiti" })).message, "Built in")
     })
   )
 })

@@ -2,8 +2,8 @@
 import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
+import { nearest } from "../internal/Nearest.ts"
 import { at, dotted, type KeyPath, type Located, toPlain, without } from "./Located.ts"
-import { nearest } from "./Nearest.ts"
 import { atPath, type Problem } from "./Problem.ts"
 import * as Shape from "./Shape.ts"
 

@@ -33,7 +33,9 @@ export const stage =
       Effect.gen(function* () {
         const ledger = Ledger.make(rule)
         const score = (entry: Ledger.Entry): Effect.Effect<ReadonlyArray<Credit>, SE> =>
-          entry.cut || entry.members.length === 0 ? Exit.succeed([]) : scoreGroup(entry.members, entry.opened!)
+          entry.cut || entry.broken !== undefined || entry.members.length === 0
+            ? Exit.succeed([])
+            : scoreGroup(entry.members, entry.opened!)
         const named = (entry: Ledger.Entry) => Effect.annotateLogs("dependentSet", `${rule.name} ${entry.key}`)
         const settle = (entry: Ledger.Entry, credits: Effect.Effect<ReadonlyArray<Credit>, SE>) =>
           Effect.exit(credits).pipe(

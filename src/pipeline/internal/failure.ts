@@ -1,9 +1,10 @@
 /** A hook that failed costs its rollouts, never the stream: the cause becomes a reason in words. */
 import * as Cause from "effect/Cause"
+import { inWords } from "../../internal/inWords.ts"
 import { type Absent, absent, type Planned } from "../../Rollout.ts"
 
-const inWords = (failure: unknown): string => {
-  if (!Cause.isCause(failure)) return failure instanceof Error ? failure.message : String(failure)
+const why = (failure: unknown): string => {
+  if (!Cause.isCause(failure)) return inWords(failure)
   if (Cause.isInterruptedOnly(failure)) return "interrupted"
   const squashed = Cause.squash(failure)
   const defect = Cause.isDie(failure) && !Cause.isFailure(failure)
@@ -12,7 +13,7 @@ const inWords = (failure: unknown): string => {
 
 /** An absence that blames the algorithm; `where` is left out when the failure says it itself. */
 export const failed = (planned: Planned, failure: unknown, where?: string): Absent => {
-  const words = inWords(failure)
+  const words = why(failure)
   return absent(planned, {
     _tag: "Failed",
     blame: "algorithm",

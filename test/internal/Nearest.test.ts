@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest"
-import { editDistance, nearest } from "../../src/config/Nearest.ts"
+import { editDistance, nearest } from "../../src/internal/Nearest.ts"
 
 describe("nearest", () => {
   it("counts a swap of neighbours as one edit", () => {

@@ -39,3 +39,9 @@ export const nearest = (word: string, candidates: Iterable<string>): string | un
     ? best
     : undefined
 }
+
+/** A suggestion as a sentence, with the space behind it; nothing when no known name is close. @category algorithms */
+export const didYouMean = (word: string, known: Iterable<string>): string => {
+  const close = nearest(word, known)
+  return close === undefined ? "" : `Did you mean "${close}"? `
+}
