@@ -96,7 +96,10 @@ const rlOf = (streams: Streams, trainer: ArrayLike<number>, loss: RlLoss.RlLoss)
     }
     const { gradient, total } = yield* RlLoss.evaluate(loss, rollout, members)
     const deltas = indices.map((i) => trainer[i]! - logprobs[i]!)
-    const metrics = { ...maskMetrics(deltas, loss.masked?.(members) ?? (() => false)), ...loss.metrics?.(members) }
+    const metrics = yield* RlLoss.guarded(loss, rollout, () => ({
+      ...maskMetrics(deltas, loss.masked?.(members) ?? (() => false)),
+      ...loss.metrics?.(members)
+    }))
     return { indices, total, gradient, metrics }
   })
 

@@ -7,6 +7,7 @@ import * as Data from "effect/Data"
 import * as Either from "effect/Either"
 import type * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
+import { inWords } from "../internal/inWords.ts"
 import { Grad } from "./Grad.ts"
 import type { NativeLoss } from "./Native.ts"
 
@@ -132,8 +133,8 @@ export const evaluate = (
   rollout: string,
   members: WeightedMembers
 ): Either.Either<{ readonly total: number; readonly gradient: ArrayLike<number> }, LossError> =>
-  Either.try({
-    try: () => run(loss, members),
-    catch: (cause) =>
-      new LossError({ loss: loss.type, rollout, reason: cause instanceof Error ? cause.message : String(cause) })
-  })
+  guarded(loss, rollout, () => run(loss, members))
+
+/** What a loss's own functions throw, as its error; `rollout` says on which sequences. @category evaluation */
+export const guarded = <A>(loss: RlLoss, rollout: string, run: () => A): Either.Either<A, LossError> =>
+  Either.try({ try: run, catch: (cause) => new LossError({ loss: loss.type, rollout, reason: inWords(cause) }) })

@@ -1,8 +1,9 @@
 /** What a step's log-probabilities and entropies say about it, over exactly the tokens that were trained. */
+import * as Either from "effect/Either"
 import type { MicroBatch } from "../MicroBatch.ts"
 import { isCe, isRefKl, isRl } from "../TrainingSample.ts"
 import type { NativeLossReport } from "./Native.ts"
-import type { RlLoss } from "./RlLoss.ts"
+import * as RlLoss from "./RlLoss.ts"
 import type { TrainReport } from "./Trainer.ts"
 
 /** Running sums and what they are over. @category model */
@@ -28,7 +29,12 @@ export const empty = (): StepMetrics => ({
 })
 
 /** Members of `rl` whose policy term the loss leaves out. */
-const maskedOf = (batch: MicroBatch, members: ReadonlyArray<number>, logprobs: Float32Array, loss: RlLoss): number => {
+const maskedOf = (
+  batch: MicroBatch,
+  members: ReadonlyArray<number>,
+  logprobs: Float32Array,
+  loss: RlLoss.RlLoss
+): number => {
   if (loss.masked === undefined || members.length === 0) return 0
   const gather = (from: Float32Array) => Float64Array.from(members, (t) => from[t]!)
   const isMasked = loss.masked({
@@ -42,11 +48,17 @@ const maskedOf = (batch: MicroBatch, members: ReadonlyArray<number>, logprobs: F
 
 /**
  * Adds one micro-batch: the mismatch r − ln r − 1 of each `rl` or `refKl` member, with r the trainer's over the sampler's
- * probability; which `rl` members are masked; and the entropy at each member of any component.
+ * probability; which `rl` members are masked; and the entropy at each member of any component. Fails with `LossError` when
+ * the loss cannot say what it masks.
  *
  * @category combinators
  */
-export const add = (metrics: StepMetrics, batch: MicroBatch, loss: RlLoss, report: NativeLossReport): void => {
+export const add = (
+  metrics: StepMetrics,
+  batch: MicroBatch,
+  loss: RlLoss.RlLoss,
+  report: NativeLossReport
+): Either.Either<void, RlLoss.LossError> => {
   const { entropy, logprobs } = report
   const rlMembers: Array<number> = []
   let start = 0
@@ -68,7 +80,13 @@ export const add = (metrics: StepMetrics, batch: MicroBatch, loss: RlLoss, repor
     start += length
   }
   metrics.rlTokens += rlMembers.length
-  metrics.masked += maskedOf(batch, rlMembers, logprobs, loss)
+  const rollouts = batch.samples.map(({ rollout }) => rollout).join(", ")
+  return Either.map(
+    RlLoss.guarded(loss, rollouts, () => maskedOf(batch, rlMembers, logprobs, loss)),
+    (masked) => {
+      metrics.masked += masked
+    }
+  )
 }
 
 const mean = (sum: number, count: number) => (count === 0 ? 0 : sum / count)

@@ -63,7 +63,7 @@ export const make = (weights: Weights, options: Options): Effect.Effect<TrainerS
           sums.rl += report.rl
           sums.ce += report.ce
           sums.refKl += report.refKl
-          StepMetrics.add(metrics, batch, loss, report)
+          yield* StepMetrics.add(metrics, batch, loss, report)
         }
         return { sums, metrics }
       })

@@ -5,6 +5,8 @@ import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
 import * as Predicate from "effect/Predicate"
 import type { ModuleSpec } from "../Config.ts"
+import { inWords } from "../internal/inWords.ts"
+import { didYouMean } from "../internal/Nearest.ts"
 import * as ModuleLoader from "../ModuleLoader.ts"
 import Dppo from "../Trainer/losses/Dppo.ts"
 import Ipo from "../Trainer/losses/Ipo.ts"
@@ -25,6 +27,11 @@ type Decoder = (config: unknown) => Either.Either<RlLoss, ParseResult.ParseError
 
 const builtIn: Readonly<Record<string, Decoder>> = { dppo: Dppo.decode, default: Dppo.decode, ipo: Ipo.decode }
 
+const namesFor = (type: string) =>
+  ModuleLoader.isPath(type)
+    ? ""
+    : `. ${didYouMean(type, Object.keys(builtIn))}Built in: ${Object.keys(builtIn).join(", ")}`
+
 const isDefined = (value: unknown): value is { readonly decode: Decoder } =>
   Predicate.hasProperty(value, "decode") && typeof value.decode === "function" && Predicate.hasProperty(value, "loss")
 
@@ -34,14 +41,18 @@ export const resolve = ({ type, ...config }: ModuleSpec): Effect.Effect<RlLoss, 
     const problem = (message: string) => new LossConfigError({ type, problems: [{ path: "", message }] })
     let decode = Object.hasOwn(builtIn, type) ? builtIn[type] : undefined
     if (decode === undefined) {
-      const found = yield* Effect.mapError(ModuleLoader.load(type, process.cwd()), ({ reason }) =>
-        problem(`loss "${type}": ${reason}. Built in: ${Object.keys(builtIn).join(", ")}`)
+      const found = yield* Effect.mapError(ModuleLoader.load(type, process.cwd()), ({ kind, reason }) =>
+        problem(`loss "${type}": ${reason}${kind === "not found" ? namesFor(type) : ""}`)
       )
       if (!isDefined(found)) return yield* problem(`the default export of ${type} is not RlLoss.define({ … })`)
       decode = found.decode
     }
+    const decoded = yield* Either.try({
+      try: () => decode(config),
+      catch: (cause) => problem(`loss "${type}" could not be made: ${inWords(cause)}`)
+    })
     return yield* Either.mapLeft(
-      decode(config),
+      decoded,
       (error) =>
         new LossConfigError({
           type,
