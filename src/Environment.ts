@@ -6,12 +6,16 @@ import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as FiberRef from "effect/FiberRef"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
 import * as Scope from "effect/Scope"
 import type { Harness } from "./Harness.ts"
 import singleTurn from "./harnesses/SingleTurn.ts"
 import type { Inference } from "./Inference.ts"
+import { environmentFault } from "./internal/environmentFault.ts"
+import { inWords } from "./internal/inWords.ts"
 import type { Message } from "./Message.ts"
 import type { Renderer } from "./Renderer.ts"
 import * as Reward from "./Reward.ts"
@@ -82,21 +86,26 @@ export type Options<T> = (
 /** A failure with who is to blame, on its way to becoming an `Absent`. */
 class Blamed extends Data.TaggedError("Blamed")<{ readonly blame: Blame; readonly reason: string }> {}
 
-const inWords = (cause: Cause.Cause<unknown>) => {
-  const squashed = Cause.squash(cause)
-  const words = squashed instanceof Error ? squashed.message : String(squashed)
+const why = (cause: Cause.Cause<unknown>) => {
+  if (Cause.isInterruptedOnly(cause)) return "it interrupted itself"
+  const words = inWords(Cause.squash(cause))
   return Cause.isFailure(cause) ? words : `defect: ${words}`
 }
 
-/** Failures and defects get the blame; an interruption stays one. */
+/** Whatever it ends with gets the blame. An interruption from outside never comes here: it passes by every handler. */
 const blame =
   (blame: Blame, what: string) =>
   <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, Blamed, R> =>
-    Effect.catchAllCause(self, (cause) =>
-      Cause.isInterruptedOnly(cause)
-        ? Effect.interrupt
-        : Effect.fail(new Blamed({ blame, reason: `${what}: ${inWords(cause)}` }))
-    )
+    Effect.catchAllCause(self, (cause) => Effect.fail(new Blamed({ blame, reason: `${what}: ${why(cause)}` })))
+
+/** An effect that code of the user's makes: to throw, or to make none, is to fail. */
+const made = <A, E, R>(what: string, make: () => Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.suspend(() => {
+    const effect: unknown = make()
+    return Effect.isEffect(effect)
+      ? (effect as Effect.Effect<A, E, R>)
+      : Effect.dieMessage(`its ${what} gave ${inWords(effect)}, and no Effect`)
+  })
 
 const defaultPrompt = (task: unknown): Prompt | undefined => {
   if (typeof task === "string") return task
@@ -130,6 +139,8 @@ const answerOf = (trace: Trace.Trace, stopReason: StopReason): Reward.Answer => 
  */
 export const make = <T>(options: Options<T>): Environment => {
   const { metrics, name, reward, runtime = Runtime.layerInProcess, scoringTimeoutMs, timeoutMs } = options
+  const fault = environmentFault(options)
+  if (fault !== undefined) throw new EnvironmentError({ environment: name, reason: fault })
   const taskset = options.taskset ?? Taskset.make({ name, tasks: options.tasks })
   const harness: Harness<T> = options.harness ?? singleTurn
   const prompt = options.prompt ?? defaultPrompt
@@ -147,12 +158,11 @@ export const make = <T>(options: Options<T>): Environment => {
     const messages = toMessages(
       yield* Reward.evaluate<Prompt | undefined>(() => prompt(task)).pipe(blame("task", "its prompt"))
     )
-    const run = harness.run({ task, messages, model: session.model })
+    const run = made("run", () => harness.run({ task, messages, model: session.model }))
     const ended = yield* Effect.exit(
       timeoutMs === undefined ? Effect.asSome(run) : Effect.timeoutOption(run, timeoutMs)
     )
     const { calls, cut, failure, stop, trace } = yield* session.progress
-    if (Exit.isFailure(ended) && Cause.isInterruptedOnly(ended.cause)) return yield* Effect.interrupt
     if (Exit.isSuccess(ended) && Option.isNone(ended.value)) {
       if (Trace.turns(trace) > 0) return "timeout" as const
       const blamed = calls === 0 ? ("harness" as const) : ("provider" as const)
@@ -163,7 +173,7 @@ export const make = <T>(options: Options<T>): Environment => {
     if (Exit.isFailure(ended)) {
       const { alive, name: where } = yield* Runtime.Runtime
       const gone = !(yield* alive)
-      const reason = `${harness.name}: ${inWords(ended.cause)}`
+      const reason = `${harness.name}: ${why(ended.cause)}`
       return yield* new Blamed(
         gone ? { blame: "runtime", reason: `${where} died under ${reason}` } : { blame: "harness", reason }
       )
@@ -214,9 +224,7 @@ export const make = <T>(options: Options<T>): Environment => {
         const exit = yield* Effect.exit(restore(attempt(planned, given, scope)))
         // What the rollout came to stands, whatever its runtime does on the way out.
         yield* Scope.close(scope, exit).pipe(
-          Effect.catchAllCause((cause) =>
-            Effect.logWarning(`runtime of ${planned.id} not cleaned up: ${inWords(cause)}`)
-          )
+          Effect.catchAllCause((cause) => Effect.logWarning(`runtime of ${planned.id} not cleaned up: ${why(cause)}`))
         )
         return yield* exit
       })
@@ -240,6 +248,9 @@ export const make = <T>(options: Options<T>): Environment => {
 export const exampleKey = (environment: Environment, index: number, split: Taskset.Split = "train"): string =>
   environment.examples.keyAt(split, index)
 
+const isEnded = (value: unknown): value is Ended =>
+  Predicate.isTagged(value, "Rollout") || Predicate.isTagged(value, "Absent")
+
 /**
  * Runs one planned rollout to its one end. Never fails: what breaks is an `Absent` that says who is to blame. An
  * interruption stops the work at once and ends as `Cancelled`; a caller that journals ends in the same uninterruptible
@@ -252,16 +263,17 @@ export const rollout = (
   planned: Planned,
   options: RolloutOptions
 ): Effect.Effect<Ended, never, Inference | Renderer> =>
-  environment.run(planned, options).pipe(
+  made("run", () => environment.run(planned, options)).pipe(
+    Effect.filterOrDieMessage(isEnded, "its run gave no rollout and no absence"),
     Effect.withSpan("Environment.rollout", { attributes: { rollout: planned.id, environment: environment.name } }),
     Effect.interruptible,
     Effect.catchAllCause((cause) =>
-      Effect.succeed(
+      Effect.map(FiberRef.get(FiberRef.interruptedCause), (fromOutside) =>
         absent(
           planned,
-          Cause.isInterruptedOnly(cause)
+          Cause.isInterruptedOnly(cause) && !Cause.isEmpty(fromOutside)
             ? { _tag: "Cancelled", why: "shutdown" }
-            : { _tag: "Failed", blame: "environment", message: inWords(cause) }
+            : { _tag: "Failed", blame: "environment", message: why(cause) }
         )
       )
     ),

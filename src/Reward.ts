@@ -2,9 +2,11 @@
  * Scores of a finished rollout. A score that cannot be computed is a failure with a name: a reward that throws or is not
  * finite takes its rollout out of training, a metric that does so is left out and logged, and neither is ever 0.
  */
+import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import { inWords } from "./internal/inWords.ts"
 import type { Message } from "./Message.ts"
 import type { StopReason } from "./Rollout.ts"
 import type { Trace } from "./Trace.ts"
@@ -40,7 +42,7 @@ export type Rewards<T> = Score<T> | Readonly<Record<string, Score<T> | Weighted<
 /** A reward or metric that could not be computed, or that can never be. @category errors */
 export class ScoreError extends Data.TaggedError("ScoreError")<{ readonly part: string; readonly reason: string }> {
   override get message() {
-    return `reward ${this.part}: ${this.reason}`
+    return this.part === "reward" ? `reward: ${this.reason}` : `reward ${this.part}: ${this.reason}`
   }
 }
 
@@ -51,7 +53,7 @@ export interface Scored {
   readonly metrics: Readonly<Record<string, number>>
 }
 
-const inWords = (cause: unknown) => (cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause))
+const named = (cause: unknown) => (cause instanceof Error ? `${cause.name}: ${cause.message}` : inWords(cause))
 
 const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
   typeof value === "object" && value !== null && "then" in value && typeof value.then === "function"
@@ -62,17 +64,23 @@ export const evaluate = <A>(callback: () => Value<A>): Effect.Effect<A, string> 
     Either.match(
       Either.try(() => callback()),
       {
-        onLeft: (cause) => Effect.fail(inWords(cause)),
+        onLeft: (cause) => Effect.fail(named(cause)),
         onRight: (value): Effect.Effect<A, string> => {
-          if (Effect.isEffect(value)) return Effect.mapError(value as Effect.Effect<A, unknown>, inWords)
+          if (Effect.isEffect(value)) return Effect.mapError(value as Effect.Effect<A, unknown>, named)
           if (isPromiseLike(value)) {
-            return Effect.tryPromise({ try: () => Promise.resolve(value as PromiseLike<A>), catch: inWords })
+            return Effect.tryPromise({ try: () => Promise.resolve(value as PromiseLike<A>), catch: named })
           }
           return Effect.succeed(value as A)
         }
       }
     )
-  ).pipe(Effect.catchAllDefect((defect) => Effect.fail(`defect: ${inWords(defect)}`)))
+  ).pipe(
+    Effect.catchAllDefect((defect) => Effect.fail(`defect: ${named(defect)}`)),
+    // One from outside passes by every handler: what comes here, the callback did to itself.
+    Effect.catchAllCause((cause) =>
+      Cause.isInterruptedOnly(cause) ? Effect.fail("it interrupted itself") : Effect.failCause(cause)
+    )
+  )
 
 const number = <T>(name: string, score: Score<T>, task: T, answer: Answer): Effect.Effect<number, ScoreError> =>
   evaluate(() => score(task, answer)).pipe(

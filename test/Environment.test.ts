@@ -259,6 +259,50 @@ describe("blame", () => {
     })
   )
 
+  it.effect("a harness that throws at once, gives no effect or interrupts itself is the harness's failure", () =>
+    Effect.gen(function* () {
+      const ways: ReadonlyArray<readonly [() => unknown, RegExp]> = [
+        [
+          () => {
+            throw new Error("no plan")
+          },
+          /^agent: .*no plan/
+        ],
+        [() => undefined, /^agent: .*its run gave undefined, and no Effect/],
+        [() => Effect.interrupt, /^agent: it interrupted itself/],
+        [() => Effect.fail({ code: 5 }), /^agent: {"code":5}/]
+      ]
+      for (const [way, words] of ways) {
+        const harness = Harness.make<string>({ name: "agent", run: way as () => Effect.Effect<void> })
+        const reason = reasonOf(yield* run(withHarness(harness), () => "x"))
+        expect(reason).toMatchObject({ _tag: "Failed", blame: "harness", message: expect.stringMatching(words) })
+      }
+    })
+  )
+
+  it.effect(
+    "an environment of the user's own that gives no effect, or no end, fails the rollout and nothing else",
+    () =>
+      Effect.gen(function* () {
+        const ways: ReadonlyArray<readonly [() => unknown, RegExp]> = [
+          [() => undefined, /its run gave undefined, and no Effect/],
+          [() => Effect.succeed({ reward: 1 }), /its run gave no rollout and no absence/],
+          [() => Effect.interrupt, /it interrupted itself/],
+          [
+            () => {
+              throw new Error("no tasks left")
+            },
+            /no tasks left/
+          ]
+        ]
+        for (const [way, words] of ways) {
+          const own = { ...echo, run: way as Environment.Environment["run"] }
+          const reason = reasonOf(yield* run(own, () => "x"))
+          expect(reason).toMatchObject({ _tag: "Failed", blame: "environment", message: expect.stringMatching(words) })
+        }
+      })
+  )
+
   it.effect("a runtime that does not start, or that dies under the harness", () =>
     Effect.gen(function* () {
       const absent = Layer.fail(new RuntimeError({ runtime: "box", reason: "no such image" }))
@@ -313,6 +357,7 @@ describe("scoring", () => {
         () => Promise.reject(new Error("broken")),
         () => Effect.fail(new Error("broken")),
         () => Effect.die(new Error("broken")),
+        () => Effect.interrupt,
         () => "broken" as unknown as number,
         () => undefined as unknown as number
       ]
@@ -321,9 +366,16 @@ describe("scoring", () => {
         expect(reason).toMatchObject({
           _tag: "Failed",
           blame: "task",
-          message: expect.stringContaining("reward reward:")
+          message: expect.stringMatching(/^scoring: reward: /)
         })
       }
+    })
+  )
+
+  it.effect("a metric that interrupts itself is left out, and nothing else", () =>
+    Effect.gen(function* () {
+      const rollout = rolloutOf(yield* rewarded(() => 1, { good: () => 2, bad: () => Effect.interrupt }))
+      expect([rollout.reward, rollout.metrics]).toEqual([1, { good: 2 }])
     })
   )
 
@@ -343,6 +395,17 @@ describe("scoring", () => {
       })
     })
   )
+
+  it("what plain JavaScript leaves out or gets wrong is said in a sentence", () => {
+    const made = (options: Record<string, unknown>) => () =>
+      Environment.make({ name: "echo", tasks: ["a"], reward: () => 1, ...options } as Environment.Options<string>)
+    expect(made({ reward: undefined })).toThrow("environment echo: it has no reward; give `reward`")
+    expect(made({ tasks: undefined })).toThrow("environment echo: it has no tasks; give `tasks`")
+    expect(made({ tasks: "a" })).toThrow("its tasks are a; they must be a list")
+    expect(made({ scoringTimeoutMs: -1 })).toThrow("scoringTimeoutMs is -1")
+    expect(made({ timeoutMs: "5s" })).toThrow("timeoutMs is 5s")
+    expect(made({ maxTurns: 0 })).toThrow("maxTurns is 0")
+  })
 
   it("an environment that can never run is refused when it is made", () => {
     expect(() => Environment.make({ name: "empty", tasks: [], reward: () => 1 })).toThrow(/no examples/)

@@ -59,7 +59,8 @@ describe("rewards", () => {
       expect((yield* score(() => -2)).result).toMatchObject({ right: { reward: -2 } })
       const { result, warnings } = yield* score({ a: () => 1, b: () => Number.NEGATIVE_INFINITY })
       expect(result).toMatchObject({ right: { reward: Number.NEGATIVE_INFINITY } })
-      expect(warnings).toEqual([expect.stringContaining("reward b is -Infinity")])
+      // The rollout's absence says it; a step has many.
+      expect(warnings).toEqual([])
     })
   )
 

@@ -5,6 +5,7 @@ import * as Predicate from "effect/Predicate"
 import * as Stream from "effect/Stream"
 import type { EnvironmentSpec } from "../Config.ts"
 import type { Environment } from "../Environment.ts"
+import { didYouMean } from "../internal/Nearest.ts"
 import type { Message } from "../Message.ts"
 import * as ModuleLoader from "../ModuleLoader.ts"
 import * as Reward from "../Reward.ts"
@@ -14,9 +15,14 @@ import * as ReverseText from "../tasksets/ReverseText.ts"
 export class EnvironmentNotFound extends Data.TaggedError("EnvironmentNotFound")<{
   readonly id: string
   readonly reason: string
+  /** nothing goes by that name, as opposed to a module that is there and does not do */
+  readonly missing?: boolean | undefined
 }> {
   override get message() {
-    return `environment "${this.id}": ${this.reason}. Built in: ${Object.keys(builtIn).join(", ")}; one of your own is named by its path (./my-environment.ts) or its package`
+    const what = `environment "${this.id}": ${this.reason}`
+    if (this.missing !== true || ModuleLoader.isPath(this.id)) return what
+    const known = Object.keys(builtIn)
+    return `${what}. ${didYouMean(this.id, known)}Built in: ${known.join(", ")}; one of your own is named by its path (./my-environment.ts) or its package`
   }
 }
 
@@ -57,20 +63,23 @@ const isEnvironment = (value: unknown): value is Environment =>
 export const resolve = (spec: EnvironmentSpec, seed: number): Effect.Effect<Environment, EnvironmentNotFound> =>
   Effect.gen(function* () {
     const { id, ...options } = spec
-    const notFound = (reason: string) => new EnvironmentNotFound({ id, reason })
+    const refused = (reason: string) => new EnvironmentNotFound({ id, reason })
     const entry = yield* known(spec)
-    if (entry !== undefined) return yield* Effect.mapError(entry.environment(seed), (cause) => notFound(cause.message))
-    const found = yield* Effect.mapError(ModuleLoader.load(id, process.cwd()), (cause) => notFound(cause.reason))
+    if (entry !== undefined) return yield* Effect.mapError(entry.environment(seed), (cause) => refused(cause.message))
+    const found = yield* Effect.mapError(
+      ModuleLoader.load(id, process.cwd()),
+      ({ kind, reason }) => new EnvironmentNotFound({ id, reason, missing: kind === "not found" })
+    )
     const made =
       typeof found === "function"
         ? yield* Effect.mapError(
             Reward.evaluate(() => (found as (options: unknown) => Reward.Value<unknown>)({ ...options, seed })),
-            (reason) => notFound(`its default export failed: ${reason}`)
+            (reason) => refused(`its default export failed: ${reason}`)
           )
         : found
     return isEnvironment(made)
       ? made
-      : yield* notFound("its default export is neither Environment.make({ … }) nor a function that returns one")
+      : yield* refused("its default export is neither Environment.make({ … }) nor a function that returns one")
   })
 
 /** Endless conversations that show what an environment asks for. @category constructors */
