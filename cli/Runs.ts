@@ -1,6 +1,7 @@
 /** What the commands ask of the engine side. They know it by this service alone, so that they start without it. */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import type { Finding, SftConfig, TrainConfig, TrainDraft } from "../src/Config.ts"
 import type { EvalReport, SftReport, StepReport } from "../src/Report.ts"
@@ -14,6 +15,8 @@ export interface RunFailure {
 /** A run that has its place and its past. @category model */
 export interface Started<A> {
   readonly directory: string
+  /** steps that were done before */
+  readonly done: number
   /** rewards of the steps before the one it goes on with */
   readonly rewards: ReadonlyArray<number>
   /** each element is one finished step */
@@ -27,8 +30,8 @@ export interface RunsService {
   readonly train: (
     config: TrainConfig,
     options: { readonly resume: boolean }
-  ) => Effect.Effect<Started<StepReport>, RunFailure>
-  readonly sft: (config: SftConfig) => Effect.Effect<Started<SftReport>, RunFailure>
+  ) => Effect.Effect<Started<StepReport>, RunFailure, Scope.Scope>
+  readonly sft: (config: SftConfig) => Effect.Effect<Started<SftReport>, RunFailure, Scope.Scope>
   /** One report for each evaluation source, when it is done. */
   readonly evaluate: (
     config: TrainConfig,

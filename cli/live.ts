@@ -4,6 +4,7 @@ import type * as Path from "@effect/platform/Path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
+import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { lazily } from "./options.ts"
 import { type RunFailure, Runs, type Started } from "./Runs.ts"
@@ -23,17 +24,18 @@ export const layer = Layer.effect(
     const opened = <A, E, E2>(
       started: Effect.Effect<
         {
-          readonly directory: { readonly path: string }
+          readonly directory: { readonly path: string; readonly resumedFrom: number | undefined }
           readonly rewards: ReadonlyArray<number>
           readonly steps: Stream.Stream<A, E, FileSystem.FileSystem | Path.Path>
         },
         E2,
-        FileSystem.FileSystem | Path.Path
+        FileSystem.FileSystem | Path.Path | Scope.Scope
       >
-    ): Effect.Effect<Started<A>, RunFailure> =>
+    ): Effect.Effect<Started<A>, RunFailure, Scope.Scope> =>
       started.pipe(
         Effect.map(({ directory, rewards, steps }) => ({
           directory: directory.path,
+          done: directory.resumedFrom ?? 0,
           rewards,
           steps: steps.pipe(Stream.mapError(failure), Stream.provideContext(context))
         })),

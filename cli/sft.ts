@@ -17,10 +17,14 @@ export const command = Command.make("sft", { files, set }, ({ files, set }) =>
     const { show } = yield* lazily(() => import("./display/Show.ts"))
     const { display } = yield* lazily(() => import("./display/SftDisplay.ts"))
     const config = yield* loadSft(files, set)
-    const { write } = yield* Output
+    const { write, writeError } = yield* Output
     const { directory, steps } = yield* runs.sft(config)
     yield* write(`run folder: ${directory}\n`)
-    yield* show(display, config.maxSteps, steps)
+    yield* show(display, config.maxSteps, steps).pipe(
+      Effect.onInterrupt(() =>
+        writeError(`interrupted; its files, the newest checkpoint included, are in ${directory}\n`)
+      )
+    )
     if (config.saveTo !== undefined) yield* write(`policy: ${config.saveTo}\n`)
-  })
+  }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("Trains a policy on demonstrations."))

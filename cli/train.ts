@@ -1,6 +1,7 @@
 /** `primerl train`: reinforcement learning as the files describe it. */
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
+import * as Stream from "effect/Stream"
 import { Output } from "./Output.ts"
 import { files, lazily, resume, set } from "./options.ts"
 import { Runs } from "./Runs.ts"
@@ -18,10 +19,14 @@ export const command = Command.make("train", { files, set, resume }, ({ files, s
     const { display } = yield* lazily(() => import("./display/TrainDisplay.ts"))
     const config = yield* loadTrain(files, set, runs.check)
     const { write, writeError } = yield* Output
-    const { directory, rewards, steps } = yield* runs.train(config, { resume })
+    const { directory, done, rewards, steps } = yield* runs.train(config, { resume })
     yield* write(`run folder: ${directory}\n`)
+    if (done >= config.maxSteps) {
+      yield* write(`nothing left to do: ${done} of ${config.maxSteps} steps are done\n`)
+      return yield* Stream.runDrain(steps)
+    }
     yield* show(display({ directory, rewards }), config.maxSteps, steps).pipe(
       Effect.onInterrupt(() => writeError(`interrupted; the same command with --resume goes on from ${directory}\n`))
     )
-  })
+  }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("Trains a policy by reinforcement learning."))

@@ -24,22 +24,16 @@ import * as Registry from "./Registry.ts"
 import * as Conversations from "./run/Conversations.ts"
 import * as Directory from "./run/Directory.ts"
 import * as Environments from "./run/Environments.ts"
+import * as LastStep from "./run/LastStep.ts"
 import * as Losses from "./run/Losses.ts"
 import * as Metrics from "./run/Metrics.ts"
 import * as Policy from "./run/Policy.ts"
+import { open, type Started } from "./run/Started.ts"
+import * as Summary from "./run/Summary.ts"
 import * as State from "./State.ts"
 import * as ModelConfig from "./Trainer/ModelConfig.ts"
 
-/** A run that has its place and its past. @category model */
-export interface Started<Report, E, R> {
-  readonly directory: Directory.RunDirectory
-  /** rewards of the steps before the one it goes on with */
-  readonly rewards: ReadonlyArray<number>
-  /** each element is one finished step; its row is in `metrics.jsonl` when it comes out */
-  readonly steps: Stream.Stream<Report, E, R>
-}
-
-const started = <Report, E, R>(run: Started<Report, E, R>): Started<Report, E, R> => run
+export type { Started }
 
 const threadsOf = (threads: number | undefined) => threads ?? os.availableParallelism()
 
@@ -65,33 +59,22 @@ const sourceOf = (source: Config.SourceConfig, seed: number) =>
 const appendLine = (file: string, value: unknown) =>
   Effect.flatMap(FileSystem.FileSystem, (fs) => fs.writeFileString(file, `${JSON.stringify(value)}\n`, { flag: "a" }))
 
-const mean = (values: ReadonlyArray<number>) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length)
-
-/** What a finished run comes to, for people and programs. */
-const writeSummary = (directory: Directory.RunDirectory, rewards: ReadonlyArray<number>, begun: number) =>
-  Effect.gen(function* () {
-    const fs = yield* FileSystem.FileSystem
-    const rows = yield* Directory.readMetrics(directory.metrics, Number.POSITIVE_INFINITY)
-    const steps = Math.max(0, ...rows.map((row) => Number(row.step)))
-    // What was not finite is written as null: it is no number, and no 0.
-    const last = rows.slice(-3).flatMap(({ mismatch_kl }) => (typeof mismatch_kl === "number" ? [mismatch_kl] : []))
-    const summary = {
-      steps,
-      reward: { first_5: mean(rewards.slice(0, 5)), last_5: mean(rewards.slice(-5)) },
-      mismatch_kl_last_3: last.length === 0 ? null : mean(last),
-      seconds: ((yield* Clock.currentTimeMillis) - begun) / 1000,
-      checkpoint: `${directory.checkpoints}/step_${steps}`,
-      next: {
-        evaluate: `primerl eval ${directory.config} --model ${directory.checkpoints}/step_${steps}`,
-        metrics: directory.metrics,
-        rollouts: directory.rollouts
-      }
-    }
-    yield* fs.writeFileString(directory.summary, `${JSON.stringify(summary, null, 2)}\n`)
-  })
+/** The state that a checkpoint holds; without the sampler's position the run would begin its data anew. */
+const restore = (directory: string) =>
+  Effect.filterOrFail(
+    Checkpoint.read(directory),
+    ({ state }) => Object.hasOwn(state, "sampler"),
+    () =>
+      new Checkpoint.CheckpointError({
+        directory,
+        reason:
+          "checkpoint.json has no state.sampler, the place in the data; take this directory away to go on from the checkpoint before it"
+      })
+  )
 
 /**
- * Opens a training run, new or resumed. Nothing is trained until its steps are pulled.
+ * Opens a training run, new or resumed: it has its place only once everything that it needs is open. Nothing is trained
+ * until its steps are pulled. What it holds is given back when the scope closes or the steps have ended.
  *
  * @category running
  */
@@ -100,18 +83,20 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
     const { maxSteps, model, orchestrator, run, seed, trainer } = config
     const sources = yield* Effect.forEach(orchestrator.train.source, (source) => sourceOf(source, seed))
     const loss = yield* Losses.resolve(trainer.loss)
-    // A directory that holds no model is found out before the run gets a folder.
     yield* ModelConfig.read(model.name)
+    const evaluations = yield* evaluationsOf(config, {})
     const place = { outputDir: config.outputDir, name: run.name, config: Config.trainToml(config) }
-    const directory = yield* options.resume ? Directory.resume(place) : Directory.create(place)
-    const { resumedFrom } = directory
-    const weights = resumedFrom === undefined ? model.name : `${directory.checkpoints}/step_${resumedFrom}`
-    const restored = resumedFrom === undefined ? undefined : yield* Checkpoint.read(weights)
-    const rewards = (yield* Directory.readMetrics(directory.metrics, maxSteps)).map((row) => Number(row.reward))
+    const past = options.resume ? yield* Directory.resume(place) : undefined
+    const resumedFrom = past?.run.resumedFrom
+    const weights =
+      past === undefined || resumedFrom === undefined ? model.name : `${past.run.checkpoints}/step_${resumedFrom}`
+    const restored = resumedFrom === undefined ? undefined : yield* restore(weights)
+    // What was not finite is null in the file.
+    const rewards = (past?.rows ?? []).map(({ reward }) => reward ?? Number.NaN)
 
     const threads = threadsOf(trainer.engine.threads)
     const { optim, scheduler } = trainer
-    const layerPolicy = Layer.mergeAll(
+    const policy = yield* Layer.mergeAll(
       Policy.layerInference(weights, {
         threads,
         version: resumedFrom ?? 0,
@@ -122,15 +107,16 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
         optimizer: resumedFrom === undefined ? "fresh" : "saved"
       })
-    ).pipe(Layer.provideMerge(Policy.layerText(model.name)))
-    const layer = Layer.mergeAll(
+    ).pipe(Layer.provideMerge(Policy.layerText(model.name)), Layer.build)
+    const directory = past?.run ?? (yield* Directory.create(place))
+    const layer = yield* Layer.mergeAll(
       Checkpoint.layerDirectory({ directory: directory.checkpoints, ...config.ckpt }),
       Journal.layerFile({ directory: directory.rollouts, from: (resumedFrom ?? 0) + 1 }),
       Permits.layer(orchestrator.maxInflight),
       State.layer(restored?.state)
-    ).pipe(Layer.provideMerge(layerPolicy))
+    ).pipe(Layer.provideMerge(Layer.succeedContext(policy)), Layer.build)
+    if (past !== undefined) yield* Directory.rewind(past.run, past.rows, place.config)
 
-    const evaluations = yield* evaluationsOf(config, {})
     const evaluate = (step: number) =>
       Effect.forEach(
         evaluations.filter(({ interval }) => interval !== undefined && step % interval === 0),
@@ -155,18 +141,20 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         seen.push(report.reward)
         return appendLine(directory.metrics, Metrics.row(report))
       }),
+      LastStep.check(directory.checkpoints),
       Stream.onDone(() =>
-        Effect.catchAll(writeSummary(directory, seen, begun), ({ message }) =>
+        Effect.catchAll(Summary.write(directory, seen, begun), ({ message }) =>
           Effect.logWarning(`the run is done, but its summary was not written: ${message}`)
         )
       ),
-      Stream.provideSomeLayer(layer)
+      Stream.provideSomeContext(layer)
     )
-    return started({ directory, rewards, steps })
-  })
+    return { directory, rewards, steps }
+  }).pipe(open)
 
 /**
- * Opens a run of supervised fine-tuning. Its last step writes the policy to the run's directory, and to `save_to`.
+ * Opens a run of supervised fine-tuning, as `train` does. Its last step writes the policy to the run's directory, and to
+ * `save_to`.
  *
  * @category running
  */
@@ -175,17 +163,18 @@ export const sft = (config: Config.SftConfig) =>
     const { data, engine, maxSteps, model, optim, run, saveTo, scheduler, seed } = config
     const conversations = yield* Conversations.of(data, seed)
     yield* ModelConfig.read(model.name)
-    const place = { outputDir: config.outputDir, name: run.name, config: Config.sftToml(config) }
-    const directory = yield* Directory.create(place)
     const loss = yield* Losses.resolve({ type: "dppo" })
-    const layerPolicy = Policy.layerTrainer(model.name, {
+    const policy = yield* Policy.layerTrainer(model.name, {
       threads: threadsOf(engine.threads),
       randomInit: model.randomInit,
       training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
       optimizer: "fresh"
-    }).pipe(Layer.provideMerge(Policy.layerText(model.name)))
-    const layer = Checkpoint.layerDirectory({ directory: directory.checkpoints, ...config.ckpt }).pipe(
-      Layer.provideMerge(layerPolicy)
+    }).pipe(Layer.provideMerge(Policy.layerText(model.name)), Layer.build)
+    const place = { outputDir: config.outputDir, name: run.name, config: Config.sftToml(config) }
+    const directory = yield* Directory.create(place)
+    const layer = yield* Checkpoint.layerDirectory({ directory: directory.checkpoints, ...config.ckpt }).pipe(
+      Layer.provideMerge(Layer.succeedContext(policy)),
+      Layer.build
     )
     const steps = Stream.unwrap(
       Effect.gen(function* () {
@@ -198,16 +187,16 @@ export const sft = (config: Config.SftConfig) =>
         }).pipe(
           Stream.tap((report) => appendLine(directory.metrics, Metrics.sftRow(report))),
           Stream.tap(({ step }) => checkpoints.afterStep({ step, steps: maxSteps, ahead: false, state: {} })),
-          Stream.tap(({ step }) =>
-            step === maxSteps && saveTo !== undefined
+          Stream.tap(({ optimizerApplied, step }) =>
+            step === maxSteps && optimizerApplied && saveTo !== undefined
               ? Checkpoint.copyModel(`${directory.checkpoints}/step_${step}`, saveTo)
               : Effect.void
           )
         )
       })
-    ).pipe(Stream.provideSomeLayer(layer))
-    return started({ directory, rewards: [], steps })
-  })
+    ).pipe(LastStep.check(directory.checkpoints), Stream.provideSomeContext(layer))
+    return { directory, rewards: [], steps }
+  }).pipe(open)
 
 /** Every evaluation source with its environment, and how many steps lie between its evaluations. */
 const evaluationsOf = (config: Config.TrainConfig, { examples }: { readonly examples?: number | undefined }) =>
@@ -241,7 +230,8 @@ export const evaluate = (
     threads: threadsOf(trainer.engine.threads),
     maxSequenceLength: orchestrator.seqLen
   }).pipe(Layer.provideMerge(Policy.layerText(model)), Layer.merge(Permits.layer(orchestrator.maxInflight)))
-  return Stream.unwrap(Effect.map(evaluationsOf(config, options), Stream.fromIterable)).pipe(
+  const sources = Effect.zipRight(ModelConfig.read(model), evaluationsOf(config, options))
+  return Stream.unwrap(Effect.map(sources, Stream.fromIterable)).pipe(
     Stream.mapEffect((evaluation) => Evaluation.run({ ...evaluation.options, model })),
     Stream.provideSomeLayer(layer)
   )

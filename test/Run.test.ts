@@ -6,6 +6,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Chunk from "effect/Chunk"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as Config from "../src/Config.ts"
 import * as Run from "../src/Run.ts"
@@ -48,7 +49,7 @@ const remains = (directory: Run.Started<unknown, unknown, unknown>["directory"],
   })
 
 const inTemporary = <A, E>(
-  body: (directory: string) => Effect.Effect<A, E, NodeContext.NodeContext>
+  body: (directory: string) => Effect.Effect<A, E, NodeContext.NodeContext | Scope.Scope>
 ): Effect.Effect<A, unknown, never> =>
   Effect.scoped(
     Effect.gen(function* () {
@@ -124,6 +125,45 @@ describe("Run", () => {
     )
   )
 
+  it.effect("only one process at a time uses a run, and a resume that fails changes nothing", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const first = yield* open(directory, { sets: ["max_steps=3"] })
+        const again = Effect.exit(open(directory, { resume: true, sets: ["max_steps=5"] }))
+        expect(failure(yield* again)).toMatch(/in use by process/)
+        yield* Stream.runDrain(first.steps)
+        const { checkpoints, config, metrics } = first.directory
+        const files = Effect.all([fs.readFileString(metrics), fs.readFileString(config)])
+        const before = yield* files
+        const file = `${checkpoints}/step_3/checkpoint.json`
+        const whole = yield* fs.readFileString(file)
+        yield* fs.writeFileString(file, JSON.stringify({ ...JSON.parse(whole), state: {} }))
+        expect(failure(yield* again)).toMatch(/step_3: .*no state\.sampler/)
+        yield* fs.writeFileString(file, whole)
+        yield* fs.truncate(`${checkpoints}/step_3/model.safetensors`, 1000)
+        expect(failure(yield* again)).toMatch(/model\.safetensors/)
+        expect(yield* files).toEqual(before)
+        expect(yield* fs.exists(`${first.directory.path}/run.lock`)).toBe(false)
+      })
+    )
+  )
+
+  it.effect("a run whose last step was skipped is no success", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const run = (lr: number, steps: number) =>
+          Effect.gen(function* () {
+            const sets = [`max_steps=${steps}`, `trainer.optim.lr=${lr}`]
+            const { steps: reports } = yield* open(`${directory}/${lr}`, { sets })
+            return failure(yield* Effect.exit(Stream.runDrain(reports)))
+          })
+        expect(yield* run(1e300, 1)).toMatch(/step 1, the last one, was skipped: its step size was not finite.*lower/)
+        expect(yield* run(1e30, 2)).not.toBe("succeeded")
+      })
+    )
+  )
+
   it.effect("a sequence longer than the limit is cut or refused, never a crash", () =>
     inTemporary((directory) =>
       Effect.gen(function* () {
@@ -169,6 +209,7 @@ describe("Run", () => {
         expect(small).toMatch(/ids up to 262.*vocab_size 262/)
         const gone = yield* broken("gone", (path) => fs.remove(path, { recursive: true }))
         expect(gone).toMatch(/gone/)
+        expect(yield* fs.exists(`${directory}/runs`)).toBe(false)
       })
     )
   )

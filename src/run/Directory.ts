@@ -7,8 +7,9 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as Path from "@effect/platform/Path"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Checkpoint from "../Checkpoint.ts"
+import * as Lock from "./Lock.ts"
+import * as MetricsFile from "./MetricsFile.ts"
 
 /** @category errors */
 export class RunDirectoryError extends Data.TaggedError("RunDirectoryError")<{
@@ -80,7 +81,20 @@ const claim = (
     )
   })
 
-/** A fresh directory: `name`, or with the next free number when runs of that name are there. @category constructors */
+type Told = RunDirectoryError | Lock.LockError | Checkpoint.CheckpointError | MetricsFile.MetricsError
+
+/** What is already told in words stays as it is; what a file system says gets its place. */
+const told =
+  (directory: string) =>
+  (cause: Told | PlatformError): Told =>
+    cause._tag === "SystemError" || cause._tag === "BadArgument" ? failed(directory)(cause) : cause
+
+/**
+ * A fresh directory: `name`, or with the next free number when runs of that name are there. It is held for as long as
+ * the scope is open.
+ *
+ * @category constructors
+ */
 export const create = (options: { readonly outputDir: string; readonly name: string; readonly config: string }) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
@@ -88,9 +102,10 @@ export const create = (options: { readonly outputDir: string; readonly name: str
     const number = ((yield* taken(options.outputDir, options.name)).at(-1) ?? 0) + 1
     yield* fs.makeDirectory(options.outputDir, { recursive: true })
     const run = at(path, yield* claim(options.outputDir, options.name, number), undefined)
+    yield* Lock.hold(run.path)
     yield* fs.writeFileString(run.config, options.config)
     return run
-  }).pipe(Effect.mapError(failed(options.outputDir)))
+  }).pipe(Effect.mapError(told(options.outputDir)))
 
 /** Lines that differ, those of keys that a resumed run may change left out. */
 const differences = (before: string, now: string): ReadonlyArray<string> => {
@@ -109,32 +124,6 @@ const differences = (before: string, now: string): ReadonlyArray<string> => {
   ]
 }
 
-/** Rows of `metrics.jsonl` up to a step; a file that is not there has none, a line that is no row is an error. @category getters */
-export const readMetrics = (file: string, lastStep: number) =>
-  Effect.gen(function* () {
-    const fs = yield* FileSystem.FileSystem
-    if (!(yield* fs.exists(file))) return []
-    const rows: Array<Readonly<Record<string, unknown>>> = []
-    const text = yield* fs.readFileString(file)
-    // A kill can cut the last line, which then has no line end.
-    const lines = text.slice(0, text.lastIndexOf("\n") + 1).split("\n")
-    for (const [index, line] of lines.entries()) {
-      if (line === "") continue
-      const row = Either.try((): unknown => JSON.parse(line))
-      if (Either.isLeft(row) || !isRow(row.right)) {
-        return yield* new RunDirectoryError({
-          directory: file,
-          reason: `line ${index + 1} is no row of metrics; restore it, or take the line out and lose that step's row`
-        })
-      }
-      if (Number(row.right.step) <= lastStep) rows.push(row.right)
-    }
-    return rows
-  }).pipe(Effect.mapError((cause) => (cause._tag === "RunDirectoryError" ? cause : failed(file)(cause))))
-
-const isRow = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null
-
 /** A run that failed before its first rollout leaves its configuration alone; it is not what a resume is meant for. */
 const hasBegun = (directory: string) =>
   Effect.gen(function* () {
@@ -147,8 +136,9 @@ const hasBegun = (directory: string) =>
   })
 
 /**
- * The newest directory of `name` whose run has begun, at its newest checkpoint. Its metrics are cut back to that step. Fails when there is
- * none, and when the configuration has changed in more than its length, its checkpoints or its place.
+ * The newest directory of `name` whose run has begun, at its newest checkpoint, held for as long as the scope is open.
+ * Nothing in it is changed. Fails when there is none, when another process holds it, and when the configuration has
+ * changed in more than its length, its checkpoints or its place.
  *
  * @category constructors
  */
@@ -165,6 +155,8 @@ export const resume = (options: { readonly outputDir: string; readonly name: str
         reason: "there is no run to resume; leave --resume out to start one"
       })
     }
+    // What it holds stays as it is from here on.
+    yield* Lock.hold(directory)
     const resumedFrom = (yield* Checkpoint.list(path.join(directory, "checkpoints"))).at(-1)
     const run = at(path, directory, resumedFrom)
     const changed = differences(yield* fs.readFileString(run.config), options.config)
@@ -174,8 +166,20 @@ export const resume = (options: { readonly outputDir: string; readonly name: str
         reason: `the configuration is not the one it was started with, so it cannot go on as the same run:\n  ${changed.join("\n  ")}`
       })
     }
-    const rows = yield* readMetrics(run.metrics, resumedFrom ?? 0)
-    yield* fs.writeFileString(run.config, options.config)
-    yield* fs.writeFileString(run.metrics, rows.map((row) => `${JSON.stringify(row)}\n`).join(""))
-    return run
-  }).pipe(Effect.mapError((cause) => (cause._tag === "RunDirectoryError" ? cause : failed(options.outputDir)(cause))))
+    return { run, rows: yield* MetricsFile.read(run.metrics, resumedFrom ?? 0) }
+  }).pipe(Effect.mapError(told(options.outputDir)))
+
+/**
+ * Cuts a run's metrics back to `rows` and takes up the configuration that it goes on with; each file is replaced whole
+ * or not at all.
+ *
+ * @category combinators
+ */
+export const rewind = (run: RunDirectory, rows: ReadonlyArray<MetricsFile.Row>, config: string) =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    const replace = (file: string, text: string) =>
+      Effect.zipRight(fs.writeFileString(`${file}.partial`, text), fs.rename(`${file}.partial`, file))
+    yield* replace(run.metrics, MetricsFile.text(rows))
+    yield* replace(run.config, config)
+  }).pipe(Effect.mapError(failed(run.path)))

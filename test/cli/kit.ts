@@ -43,12 +43,14 @@ export const runs: RunsService = {
   train: () =>
     Effect.succeed({
       directory: "/runs/one",
+      done: 0,
       rewards: [],
       steps: Stream.range(1, 8).pipe(Stream.map((step) => stepReport(step)))
     }),
   sft: () =>
     Effect.succeed({
       directory: "/runs/sft",
+      done: 0,
       rewards: [],
       steps: Stream.range(1, 2).pipe(
         Stream.map((step) => ({

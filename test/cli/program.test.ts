@@ -28,7 +28,7 @@ describe("primerl train", () => {
       const seen: Array<unknown> = []
       const train = (config: Config.TrainConfig, options: { readonly resume: boolean }) => {
         seen.push([config.maxSteps, config.run.name, options.resume])
-        return Effect.succeed({ directory: "/r", rewards: [], steps: Stream.empty })
+        return Effect.succeed({ directory: "/r", done: 0, rewards: [], steps: Stream.empty })
       }
       yield* run(
         ["train", "--set", "max_steps=3", "rl.toml", "--resume", "--set=run.name=x"],
@@ -48,11 +48,24 @@ describe("primerl train", () => {
       const train = () =>
         Effect.succeed({
           directory: "/r",
+          done: 6,
           rewards: [0, 0, 0, 0, 0, 0],
           steps: Stream.make(stepReport(7, { reward: 1 }))
         })
       const { out } = yield* run(["train", "rl.toml", "--resume"], { "rl.toml": rl }, { train })
       expect(out.trimEnd().split("\n").at(-1)).toBe("reward: first 5 steps 0.000, last 5 steps 0.200")
+    })
+  )
+
+  it.effect("says that a finished run has nothing left to do", () =>
+    Effect.gen(function* () {
+      const train = () => Effect.succeed({ directory: "/r", done: 4, rewards: [0, 0, 0, 0], steps: Stream.empty })
+      const { code, out } = yield* run(
+        ["train", "rl.toml", "--resume", "--set", "max_steps=2"],
+        { "rl.toml": rl },
+        { train }
+      )
+      expect([code, out]).toEqual([0, "run folder: /r\nnothing left to do: 4 of 2 steps are done\n"])
     })
   )
 
@@ -66,7 +79,7 @@ describe("primerl train", () => {
         ["train", "rl.toml"],
         { "rl.toml": rl },
         {
-          train: () => Effect.succeed({ directory: "/r", rewards: [], steps })
+          train: () => Effect.succeed({ directory: "/r", done: 0, rewards: [], steps })
         }
       )
       expect(late.code).toBe(1)
@@ -82,7 +95,7 @@ describe("primerl train", () => {
       const train = () =>
         Effect.sync(() => {
           opened = true
-          return { directory: "/r", rewards: [], steps: Stream.empty }
+          return { directory: "/r", done: 0, rewards: [], steps: Stream.empty }
         })
       const wrong = yield* run(["train", "rl.toml"], { "rl.toml": `${rl}ratio = -1\n` }, { train })
       expect(wrong.code).toBe(1)
