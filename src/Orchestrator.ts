@@ -166,7 +166,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
         }
         return yield* new OrchestratorError({
           step,
-          reason: `none of ${items.length} rollouts counts after ${maxRefills + 1} rounds (${StepSummary.absences(items)})`
+          reason: `none of ${items.length} rollouts counts after ${maxRefills + 1} rounds (${StepSummary.absences(items)}); for example ${StepSummary.example(items)}`
         })
       })
 

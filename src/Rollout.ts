@@ -45,7 +45,11 @@ export type Reason =
   | { readonly _tag: "Cancelled"; readonly why: "stale" | "overload" | "shutdown" }
   | { readonly _tag: "Failed"; readonly blame: Blame; readonly message: string }
   | { readonly _tag: "NoReward"; readonly reward: number }
-  | { readonly _tag: "NothingTrainable" }
+  | {
+      readonly _tag: "NothingTrainable"
+      /** why the rollout had stopped */
+      readonly stopReason?: StopReason | undefined
+    }
   | { readonly _tag: "Late"; readonly set: string }
   | { readonly _tag: "Incomplete"; readonly set: string; readonly missing: number }
   | { readonly _tag: "NotAdmitted"; readonly gate: string }
@@ -105,7 +109,10 @@ export const explain = (reason: Reason): string => {
     case "NoReward":
       return `its reward is ${reason.reward}`
     case "NothingTrainable":
-      return "the policy sampled no token in it"
+      if (reason.stopReason === "prompt_too_long") {
+        return "its prompt leaves no room for a token to be sampled (prompt_too_long): raise seq_len, or shorten the prompt"
+      }
+      return `the policy sampled no token in it${reason.stopReason === undefined ? "" : ` (${reason.stopReason})`}`
     case "Late":
       return `it ended after its set ${reason.set} had closed`
     case "Incomplete":

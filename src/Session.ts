@@ -7,8 +7,9 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Ref from "effect/Ref"
 import { Inference, InferenceError } from "./Inference.ts"
+import { inWords } from "./internal/inWords.ts"
 import type { AssistantMessage, Message, ToolSpec } from "./Message.ts"
-import { type ParsedToolCall, Renderer } from "./Renderer.ts"
+import { type ParsedToolCall, Renderer, RendererError } from "./Renderer.ts"
 import type { StopReason } from "./Rollout.ts"
 import * as Trace from "./Trace.ts"
 
@@ -38,8 +39,8 @@ export interface Completion {
   readonly finishReason: "stop" | "length"
 }
 
-/** Why the policy gave no message. @category model */
-export type CompletionError = Stopped | InferenceError | Trace.TraceError
+/** Why the policy gave no message; a `RendererError` is a message that the chat format cannot say. @category model */
+export type CompletionError = Stopped | InferenceError | Trace.TraceError | RendererError
 
 /** The policy, as a harness calls it. @category model */
 export interface Model {
@@ -56,7 +57,7 @@ export interface Progress {
   /** model calls that were asked for; names the next one's seed */
   readonly calls: number
   readonly stop: StopReason | undefined
-  /** the last call, when it failed */
+  /** the last call, when the policy failed it */
   readonly failure: InferenceError | Trace.TraceError | undefined
   /** the last turn was cut at a limit */
   readonly cut: boolean
@@ -104,7 +105,16 @@ export const make = Effect.fn("Session.make")(function* (options: {
   ) {
     const { trace } = yield* Ref.get(state)
     const pending = Trace.prepare(trace, messages)
-    const { bridged, isContent, messageIndices, tokenIds: promptIds } = render(pending, tools)
+    const {
+      bridged,
+      isContent,
+      messageIndices,
+      tokenIds: promptIds
+    } = yield* Effect.try({
+      try: () => render(pending, tools),
+      catch: (cause) =>
+        cause instanceof RendererError ? cause : new RendererError({ renderer: renderer.name, reason: inWords(cause) })
+    })
     const room = inference.maxSequenceLength - promptIds.length
     if (room < 1) return yield* stop("prompt_too_long")
     const generation = yield* inference
@@ -145,13 +155,19 @@ export const make = Effect.fn("Session.make")(function* (options: {
   const complete: Model["complete"] = (messages, { tools } = {}) =>
     Effect.gen(function* () {
       const now = yield* Ref.get(state)
-      if (now.stop !== undefined) return yield* new Stopped({ reason: now.stop })
+      if (now.stop !== undefined) {
+        // A harness that goes on asking must not keep timers and other rollouts from their turn.
+        yield* Effect.sleep(0)
+        return yield* new Stopped({ reason: now.stop })
+      }
       if (maxTurns !== undefined && now.calls >= maxTurns) return yield* stop("max_turns")
       yield* Ref.update(state, (at) => ({ ...at, calls: at.calls + 1 }))
       return yield* turn(messages, tools, now.calls)
     }).pipe(
       Effect.tapError((error) =>
-        error._tag === "Stopped" ? Effect.void : Ref.update(state, (at): Progress => ({ ...at, failure: error }))
+        error._tag === "Stopped" || error._tag === "RendererError"
+          ? Effect.void
+          : Ref.update(state, (at): Progress => ({ ...at, failure: error }))
       )
     )
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
+import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -7,6 +8,7 @@ import * as TestClock from "effect/TestClock"
 import * as Environment from "../src/Environment.ts"
 import * as Harness from "../src/Harness.ts"
 import { InferenceError } from "../src/Inference.ts"
+import { Renderer, RendererError } from "../src/Renderer.ts"
 import type { Absent, Ended, Planned, Rollout } from "../src/Rollout.ts"
 import { trainableTokens } from "../src/Rollout.ts"
 import { Runtime, RuntimeError } from "../src/Runtime.ts"
@@ -301,6 +303,43 @@ describe("blame", () => {
           expect(reason).toMatchObject({ _tag: "Failed", blame: "environment", message: expect.stringMatching(words) })
         }
       })
+  )
+
+  it.effect(
+    "a message that the chat format cannot say is the harness's failure, not the provider's and no defect",
+    () =>
+      Effect.gen(function* () {
+        const render = () => {
+          throw new RendererError({ renderer: "byte-chat", reason: "it has no tools" })
+        }
+        const mute = Layer.map(layerRenderer, (context) =>
+          Context.make(Renderer, { ...Context.get(context, Renderer), render })
+        )
+        const ended = yield* Environment.rollout(echo, planned(echo), { seed: 1 }).pipe(
+          Effect.provide([mute, layerPolicy(() => "x")])
+        )
+        const message = "single-turn: renderer byte-chat: it has no tools"
+        expect(reasonOf(ended)).toEqual({ _tag: "Failed", blame: "harness", message })
+      })
+  )
+
+  it.live("a harness that goes on asking after the end leaves others their turn", () =>
+    Effect.gen(function* () {
+      let asked = 0
+      const stubborn = Harness.make<string>({
+        name: "stubborn",
+        run: ({ messages, model }) =>
+          Effect.forever(
+            Effect.suspend(() => {
+              asked++
+              return Effect.ignore(model.complete(messages))
+            })
+          )
+      })
+      const ended = yield* run(withHarness(stubborn, { timeoutMs: 30 }), () => "x", { maxTurns: 1 })
+      expect(rolloutOf(ended)).toMatchObject({ stopReason: "timeout" })
+      expect(asked).toBeLessThan(200)
+    })
   )
 
   it.effect("a runtime that does not start, or that dies under the harness", () =>

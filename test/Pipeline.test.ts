@@ -151,7 +151,10 @@ describe("batches and pack", () => {
   it.effect("ADV-21: a rollout with nothing to train never counts toward a batch", () =>
     Effect.gen(function* () {
       const empty = conversation(node("user", [1, 2]), node("assistant", [3, 4], { sampled: false }))
-      const ended = [...group([0, 0], { group: "empty", trace: empty }), ...group([1, 0, 1, 0], { group: "full" })]
+      const ended = [
+        ...group([0, 0], { group: "empty", trace: empty, stopReason: "prompt_too_long" }),
+        ...group([1, 0, 1, 0], { group: "full" })
+      ]
       const [batch, ...others] = yield* Stream.fromIterable(yield* sampled(ended)).pipe(
         Pipeline.batches({ rollouts: 4 }),
         collect
@@ -159,8 +162,8 @@ describe("batches and pack", () => {
       assert.deepStrictEqual(others, [])
       assert.strictEqual(batch!.rollouts.length, 4)
       assert.deepStrictEqual(
-        batch!.absent.map(({ reason }) => reason._tag),
-        ["NothingTrainable", "NothingTrainable"]
+        batch!.absent.map(({ reason }) => reason),
+        Array(2).fill({ _tag: "NothingTrainable", stopReason: "prompt_too_long" })
       )
     })
   )

@@ -102,6 +102,7 @@ describe("codec", () => {
       { _tag: "NoReward", reward: Number.NaN },
       { _tag: "NoReward", reward: Number.POSITIVE_INFINITY },
       { _tag: "NothingTrainable" },
+      { _tag: "NothingTrainable", stopReason: "prompt_too_long" },
       { _tag: "Late", set: "g" },
       { _tag: "Incomplete", set: "g", missing: 2 }
     ]
@@ -109,6 +110,13 @@ describe("codec", () => {
       roundTrip(Rollout.absent(planned, reason))
       expect(Rollout.explain(reason)).not.toBe("")
     }
+  })
+
+  it("a rollout without a sampled token says why it had stopped, and what to do about a prompt that is too long", () => {
+    const words = (stopReason?: Rollout.StopReason) => Rollout.explain({ _tag: "NothingTrainable", stopReason })
+    expect(words("prompt_too_long")).toContain("raise seq_len")
+    expect(words("done")).toBe("the policy sampled no token in it (done)")
+    expect(words()).toBe("the policy sampled no token in it")
   })
 
   it("is read from the left: who, what it earned, what was said, and then the tokens", () => {

@@ -85,6 +85,8 @@ export const Planned = Schema.Struct({
   labels: Schema.Record({ key: Schema.String, value: Schema.String })
 })
 
+const StopReason = Schema.Literal("done", "length", "max_turns", "prompt_too_long", "timeout")
+
 const Numbers = Schema.Record({ key: Schema.String, value: Float })
 
 export const Rollout = Schema.Struct({
@@ -94,7 +96,7 @@ export const Rollout = Schema.Struct({
   reward: Float,
   rewards: Numbers,
   metrics: Numbers,
-  stopReason: Schema.Literal("done", "length", "max_turns", "prompt_too_long", "timeout"),
+  stopReason: StopReason,
   messages: Schema.Array(NodeText),
   source: Schema.String,
   seat: Schema.String,
@@ -127,7 +129,7 @@ export const Absent = Schema.Struct({
       message: Schema.String
     }),
     Schema.Struct({ _tag: Schema.Literal("NoReward"), reward: Float }),
-    Schema.Struct({ _tag: Schema.Literal("NothingTrainable") }),
+    Schema.Struct({ _tag: Schema.Literal("NothingTrainable"), stopReason: Schema.optional(StopReason) }),
     Schema.Struct({ _tag: Schema.Literal("Late"), set: Schema.String }),
     Schema.Struct({ _tag: Schema.Literal("Incomplete"), set: Schema.String, missing: Index }),
     Schema.Struct({ _tag: Schema.Literal("NotAdmitted"), gate: Schema.String })

@@ -41,6 +41,9 @@ const firstAbsences = (items: ReadonlyArray<Item>): Readonly<Record<string, stri
   return first
 }
 
+/** One of the absences, in words. @category getters */
+export const example = (items: ReadonlyArray<Item>): string => Object.values(firstAbsences(items))[0] ?? "none"
+
 /** The same as one phrase. @category getters */
 export const absences = (items: ReadonlyArray<Item>): string =>
   Object.entries(absent(items))

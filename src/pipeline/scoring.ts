@@ -6,7 +6,7 @@ import { Algorithm } from "../Algorithm.ts"
 import * as Credit from "../Credit.ts"
 import type { Scored, Watch } from "../DependentSet.ts"
 import { mapSettled, settled } from "../internal/settled.ts"
-import { type Absent, absent, type Ended, isTrainable, type Rollout } from "../Rollout.ts"
+import { type Absent, absent, type Ended, type Rollout, trainableTokens } from "../Rollout.ts"
 import * as Barriers from "./internal/Barriers.ts"
 import * as Fibers from "./internal/Fibers.ts"
 import { failed } from "./internal/failure.ts"
@@ -19,7 +19,7 @@ const running = 256
 export const admissible = (ended: Ended): Ended => {
   if (ended._tag === "Absent") return ended
   if (!Number.isFinite(ended.reward)) return absent(ended, { _tag: "NoReward", reward: ended.reward })
-  return isTrainable(ended) ? ended : absent(ended, { _tag: "NothingTrainable" })
+  return trainableTokens(ended) > 0 ? ended : absent(ended, { _tag: "NothingTrainable", stopReason: ended.stopReason })
 }
 
 /**

@@ -62,6 +62,7 @@ describe("bounds", () => {
         collect(Orchestrator.steps({ ...base, maxRefills: 2, sources: [{ ...source, environment: tasks }] }))
       )
       expect(failure(exit)).toMatch(/step 1: none of 24 rollouts counts after 3 rounds \(24 NothingTrainable\)/)
+      expect(failure(exit)).toContain("raise seq_len")
     }).pipe(Effect.provide(setup(layerPolicy(() => "a", { maxSequenceLength: 300 }))))
   )
 
