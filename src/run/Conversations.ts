@@ -2,7 +2,9 @@
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
+import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import type { SftConfig } from "../Config.ts"
@@ -18,6 +20,39 @@ export class DataError extends Data.TaggedError("DataError")<{ readonly file: st
 }
 
 const Line = Schema.parseJson(Schema.Struct({ messages: Schema.NonEmptyArray(Wire.Message) }))
+
+const keysOf: Readonly<Record<string, ReadonlyArray<string>>> = {
+  system: ["role", "content"],
+  user: ["role", "content"],
+  assistant: ["role", "content", "reasoningContent", "toolCalls"],
+  tool: ["role", "content", "toolCallId", "name"]
+}
+const callKeys = ["id", "name", "arguments"]
+
+const camel = (key: string) => key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+
+const unknownIn = (value: object, known: ReadonlyArray<string>): string | undefined => {
+  const key = Object.keys(value).find((name) => !known.includes(name))
+  if (key === undefined) return undefined
+  return `the key "${key}" is not one of ${known.join(", ")}${known.includes(camel(key)) ? `; write ${camel(key)}` : ""}`
+}
+
+/** Where a line's messages have a key that would be passed over: what it says would not be learned. */
+const unknownKey = (line: string): string | undefined => {
+  const parsed = Either.getOrUndefined(Either.try((): unknown => JSON.parse(line)))
+  const list = (value: unknown, key: string): ReadonlyArray<object> =>
+    Predicate.hasProperty(value, key) && Array.isArray(value[key]) ? value[key].filter(Predicate.isRecord) : []
+  for (const [index, message] of list(parsed, "messages").entries()) {
+    const known = Predicate.hasProperty(message, "role") ? keysOf[String(message.role)] : undefined
+    const problem =
+      (known && unknownIn(message, known)) ??
+      list(message, "toolCalls")
+        .map((call) => unknownIn(call, callKeys))
+        .find((one) => one !== undefined)
+    if (problem !== undefined) return `messages.${index}: ${problem}`
+  }
+  return undefined
+}
 
 /** The first thing that is wrong with a line: where in it, and what, without the schema around it. */
 const inWords = (error: ParseResult.ParseError) => {
@@ -38,6 +73,8 @@ const read = (file: string) =>
     const conversations: Array<Environments.Conversation> = []
     for (const [index, line] of text.split("\n").entries()) {
       if (line.trim() === "") continue
+      const unknown = unknownKey(line)
+      if (unknown !== undefined) return yield* new DataError({ file, reason: `line ${index + 1}: ${unknown}` })
       const { messages } = yield* Effect.mapError(
         Schema.decodeUnknown(Line)(line),
         (cause) => new DataError({ file, reason: `line ${index + 1} is no {"messages": […]}: ${inWords(cause)}` })

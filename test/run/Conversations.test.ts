@@ -27,6 +27,13 @@ describe("conversations of a file", () => {
         expect(words).toMatch(/data\.jsonl: line 2 is no \{"messages"/)
         expect(words.length).toBeLessThan(400 + path.length)
       }
+      const message = (more: string) => `{"messages":[{"role":"assistant","content":null,${more}}]}`
+      expect(yield* refusal(message('"tool_calls":[]'))).toContain(
+        'line 2: messages.0: the key "tool_calls" is not one of role, content, reasoningContent, toolCalls; write toolCalls'
+      )
+      expect(yield* refusal(message('"toolCalls":[{"id":"a","type":"function","function":{}}]'))).toContain(
+        'the key "type" is not one of id, name, arguments'
+      )
     }).pipe(Effect.provide(NodeContext.layer))
   )
 })
