@@ -8,6 +8,8 @@ import { pathToFileURL } from "node:url"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
+import { inWords } from "./internal/inWords.ts"
+import { missingPackage, standIns } from "./internal/ownPackages.ts"
 
 /** A module that could not be loaded, or that exports nothing to use. @category errors */
 export class ModuleError extends Data.TaggedError("ModuleError")<{
@@ -22,6 +24,9 @@ export class ModuleError extends Data.TaggedError("ModuleError")<{
   }
 }
 
+/** Time after which a module that is still loading is spoken of. */
+const slowAfterMs = 10_000
+
 /** Whether a specifier is a path, as opposed to the name of a package. @category guards */
 export const isPath = (specifier: string): boolean => /^\.{0,2}[/\\]/.test(specifier) || path.isAbsolute(specifier)
 
@@ -35,15 +40,28 @@ const notForNode = new Set([
   "ERR_MODULE_NOT_FOUND"
 ])
 const isForJiti = (url: string, cause: unknown) =>
-  /\.[cm]?tsx?$/.test(url) &&
   Predicate.hasProperty(cause, "code") &&
   typeof cause.code === "string" &&
-  notForNode.has(cause.code)
+  (/\.[cm]?tsx?$/.test(url) ? notForNode.has(cause.code) : missing(cause) !== undefined)
 
-const words = (cause: unknown) => (cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause))
+const missing = (cause: unknown) => (cause instanceof Error ? missingPackage(cause.message) : undefined)
+
+const words = (cause: unknown) => {
+  const said = cause instanceof Error ? `${cause.name}: ${cause.message}` : inWords(cause)
+  return missing(cause) === undefined ? said : `${said}; install primerl beside it`
+}
+
+/** Says of an effect that takes long, once, that it is still at it. */
+const sayingSlow =
+  (what: string) =>
+  <A, E, R>(self: Effect.Effect<A, E, R>) =>
+    Effect.scoped(
+      Effect.zipRight(Effect.forkScoped(Effect.delay(Effect.logWarning(`still ${what}`), slowAfterMs)), self)
+    )
 
 /**
- * The default export of a module. A path is relative to `base`, a directory; a package is looked up from there. Fails
+ * The default export of a module. A path is relative to `base`, a directory; a package is looked up from there. What a
+ * module needs of this package and of Effect, and does not find from its own place, are the copies of this run. Fails
  * with `ModuleError` when it is not found, throws while it loads, or has no default export.
  *
  * @category loading
@@ -52,26 +70,30 @@ export const load = (specifier: string, base: string): Effect.Effect<unknown, Mo
   Effect.gen(function* () {
     const error = (kind: ModuleError["kind"], reason: string) => new ModuleError({ specifier, base, kind, reason })
     const failed = (cause: unknown) => error("failed to load", words(cause))
-    const jiti = Effect.tryPromise({
-      try: () => import("jiti").then(({ createJiti }) => createJiti(path.join(base, "_"), { fsCache: false })),
-      catch: failed
-    })
+    const jitiWith = (alias: Readonly<Record<string, string>>) =>
+      Effect.tryPromise({
+        try: () => import("jiti").then(({ createJiti }) => createJiti(path.join(base, "_"), { fsCache: false, alias })),
+        catch: failed
+      })
 
     const resolve = Effect.gen(function* () {
       if (isPath(specifier)) {
         const file = path.resolve(base, specifier)
         return fs.existsSync(file) ? pathToFileURL(file).href : yield* error("not found", `there is no file ${file}`)
       }
-      const found = (yield* jiti).esmResolve(specifier, { try: true })
+      const found = (yield* jitiWith({})).esmResolve(specifier, { try: true })
       return found ?? (yield* error("not found", "no package of that name is installed; a file's path begins with ./"))
     })
     const url = yield* resolve
     const loaded: unknown = yield* Effect.tryPromise({ try: () => import(url), catch: (cause) => cause }).pipe(
       Effect.catchAll((cause) =>
         isForJiti(url, cause)
-          ? Effect.flatMap(jiti, (jiti) => Effect.tryPromise({ try: () => jiti.import(url), catch: failed }))
+          ? Effect.flatMap(jitiWith(standIns(url)), (jiti) =>
+              Effect.tryPromise({ try: () => jiti.import(url), catch: failed })
+            )
           : failed(cause)
-      )
+      ),
+      sayingSlow(`loading ${specifier}`)
     )
     if (Predicate.hasProperty(loaded, "default")) return loaded.default
     return yield* error("no default export", "it has no default export; write `export default …`")
