@@ -270,7 +270,12 @@ export const check = (config: Config.TrainDraft): Effect.Effect<ReadonlyArray<Co
       }
       const { groupSize, name } = source
       for (const { message, path } of algorithm.right.check({ name, groupSize, seats: ["policy"], frozen: false })) {
-        findings.push({ keys: [[...at, ...path.split(".")]], what: message })
+        // What the source inherits stands at the default's place.
+        const keys = [
+          [...at, ...path.split(".")],
+          ["orchestrator", ...path.split(".")]
+        ]
+        findings.push({ keys, what: message })
       }
     }
     return findings

@@ -18,12 +18,36 @@ export type ResolvesAgainst = "file" | "module" | "working"
 const number = (allowed: string, accepts: (value: number) => boolean) =>
   Schema.Number.pipe(Schema.filter(accepts)).annotations({ description: allowed })
 
+const wholeFrom = (least: number, most: number) =>
+  number(`a whole number from ${least} to ${most}`, (n) => Number.isInteger(n) && n >= least && n <= most)
+
+/** Largest number that engines and counters hold. */
+const int32 = 2 ** 31 - 1
+
 /** @category kinds */
-export const count = number("a whole number, at least 1", (n) => Number.isSafeInteger(n) && n >= 1)
+export const count = wholeFrom(1, int32)
 /** @category kinds */
-export const wholeNumber = number("a whole number, at least 0", (n) => Number.isSafeInteger(n) && n >= 0)
+export const wholeNumber = wholeFrom(0, int32)
+/** Rollouts or examples: all of a step are planned at once. @category kinds */
+export const many = wholeFrom(1, 2 ** 20)
+/** Tokens of one sequence. @category kinds */
+export const length = wholeFrom(1, 2 ** 24)
+/** @category kinds */
+export const threads = wholeFrom(1, 1024)
 /** @category kinds */
 export const positive = number("a number above 0", (n) => Number.isFinite(n) && n > 0)
+/** A number that an engine computes with. @category kinds */
+export const positiveFloat32 = number(
+  "a number from 1.2e-38 to 3.4e38, as float32 holds it",
+  (n) => n >= 2 ** -126 && Number.isFinite(Math.fround(n))
+)
+/** @category kinds */
+export const notNegativeFloat32 = number(
+  "0, or a number from 1.2e-38 to 3.4e38, as float32 holds it",
+  (n) => n === 0 || (n >= 2 ** -126 && Number.isFinite(Math.fround(n)))
+)
+/** A share relative to others. @category kinds */
+export const ratio = number("a number from 0.000001 to 1000000", (n) => n >= 1e-6 && n <= 1e6)
 /** @category kinds */
 export const notNegative = number("a number, at least 0", (n) => Number.isFinite(n) && n >= 0)
 /** @category kinds */

@@ -8,9 +8,6 @@ import type { TrainFile } from "./TrainFile.ts"
 /** Names that metrics use for sums over all sources. */
 const reserved = ["all", "agg"]
 
-/** Credit of these is what a rollout has over the others of its group. */
-const groupRelative = ["grpo", "max_rl", "echo", "hierarchical_grpo"]
-
 const finding = (keys: ReadonlyArray<KeyPath>, what: string): Finding => ({ keys, what })
 
 const schedulerFindings = (
@@ -66,7 +63,7 @@ const nameFindings = (list: KeyPath, sources: ReadonlyArray<SourceConfig | EvalS
 
 const sourceFindings = (config: TrainDraft, source: SourceConfig, at: KeyPath): ReadonlyArray<Finding> => {
   const { batchSize, seqLen } = config.orchestrator
-  const { groupSize, sampling, algo } = source
+  const { groupSize, sampling } = source
   const found: Array<Finding> = []
   const groupKeys: ReadonlyArray<KeyPath> = [
     [...at, "group_size"],
@@ -79,12 +76,6 @@ const sourceFindings = (config: TrainDraft, source: SourceConfig, at: KeyPath): 
   if (groupSize > config.orchestrator.maxInflight) {
     const what = `max_inflight ${config.orchestrator.maxInflight} has no room for a group of group_size ${groupSize}`
     found.push(finding([["orchestrator", "max_inflight"], ...groupKeys], what))
-  }
-  if (groupSize === 1 && groupRelative.includes(algo.type)) {
-    const what =
-      `group_size 1 gives ${algo.type} nothing to compare a rollout with: all credit would be 0; ` +
-      `take a larger group_size`
-    found.push(finding([...groupKeys, [...at, "algo", "type"], ["orchestrator", "algo", "type"]], what))
   }
   const { maxCompletionTokens } = sampling
   if (maxCompletionTokens !== undefined && maxCompletionTokens > seqLen) {

@@ -5,16 +5,20 @@ import {
   decay,
   defaulted,
   folderName,
+  length,
   moduleName,
   norm,
   notNegative,
+  notNegativeFloat32,
   open,
   optional,
   positive,
+  positiveFloat32,
   positiveShare,
   required,
   section,
   share,
+  threads,
   wholeNumber
 } from "./Field.ts"
 
@@ -40,24 +44,27 @@ const limits = {
   topP: optional(positiveShare, "Sample from the most likely tokens that together have this probability."),
   topK: optional(count, "Sample from this many of the most likely tokens."),
   minP: optional(share, "Sample from tokens at least this fraction as likely as the most likely one."),
-  maxCompletionTokens: optional(count, "Most tokens to sample in one call. Left out, the sequence limit alone counts.")
+  maxCompletionTokens: optional(length, "Most tokens to sample in one call. Left out, the sequence limit alone counts.")
 }
 
 /** `[orchestrator.train.sampling]` @category sections */
 export const TrainSampling = section({
-  temperature: defaulted(positive, 1, "Sampling temperature; log-probabilities are those at this temperature."),
+  temperature: defaulted(positiveFloat32, 1, "Sampling temperature; log-probabilities are those at this temperature."),
   ...limits
 })
 
 /** What a single source changes in the sampling that it inherits. @category sections */
 export const SourceSampling = section({
-  temperature: optional(positive, "Sampling temperature of this source."),
+  temperature: optional(positiveFloat32, "Sampling temperature of this source."),
   ...limits
 })
 
 /** What evaluation changes in the sampling that it inherits. @category sections */
 export const EvalSampling = section({
-  temperature: optional(notNegative, "Sampling temperature of evaluation; 0 always takes the most likely token."),
+  temperature: optional(
+    notNegativeFloat32,
+    "Sampling temperature of evaluation; 0 always takes the most likely token."
+  ),
   ...limits
 })
 
@@ -83,7 +90,7 @@ export const Scheduler = section({
 /** `[trainer.engine]`, `[engine]` @category sections */
 export const Engine = section({
   device: defaulted(Schema.Literal("cpu"), "cpu", "Where the policy is trained and sampled."),
-  threads: optional(count, "Threads of the engine. Left out, all cores.")
+  threads: optional(threads, "Threads of the engine. Left out, all cores.")
 })
 
 /** `[ckpt]` @category sections */

@@ -1,6 +1,18 @@
 /** The file of supervised fine-tuning, section by section. */
 import type * as Schema from "effect/Schema"
-import { count, defaulted, optional, path, positive, required, section, seed, table } from "./Field.ts"
+import {
+  count,
+  defaulted,
+  length,
+  many,
+  optional,
+  path,
+  positiveFloat32,
+  required,
+  section,
+  seed,
+  table
+} from "./Field.ts"
 import * as Sections from "./Sections.ts"
 
 const Model = section({
@@ -8,7 +20,7 @@ const Model = section({
   randomInit: optional(
     section({
       seed: defaulted(seed, 0, "Where the random weights come from."),
-      std: defaulted(positive, 0.02, "Standard deviation of the random weights.")
+      std: defaulted(positiveFloat32, 0.02, "Standard deviation of the random weights.")
     }),
     "Start from random weights: only config.json and tokenizer are read from the directory."
   )
@@ -17,8 +29,8 @@ const Model = section({
 const Data = section({
   env: optional(Sections.Environment, "Train on the demonstrations of an environment: its id and its own options."),
   path: optional(path("file"), "Train on a JSONL file with one {messages} per line."),
-  batchSize: defaulted(count, 128, "Sequences per step."),
-  seqLen: defaulted(count, 2048, "Longest sequence, in tokens.")
+  batchSize: defaulted(many, 128, "Sequences per step."),
+  seqLen: defaulted(length, 2048, "Longest sequence, in tokens.")
 })
 
 /** @category schemas */

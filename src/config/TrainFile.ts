@@ -3,11 +3,13 @@ import * as Schema from "effect/Schema"
 import {
   count,
   defaulted,
+  length,
+  many,
   moduleName,
   open,
   optional,
   path,
-  positive,
+  ratio,
   required,
   section,
   seed,
@@ -21,8 +23,8 @@ import * as Sections from "./Sections.ts"
 const Source = section({
   name: optional(text, "Name of the source in metrics and files. Left out, the last part of its environment's id."),
   env: required(Sections.Environment, 'The environment: env = { id = "…" } with its own options beside the id.'),
-  ratio: defaulted(positive, 1, "Share of this source in the rollouts, relative to the other sources."),
-  groupSize: optional(count, "Rollouts per example. Left out, orchestrator.group_size."),
+  ratio: defaulted(ratio, 1, "Share of this source in the rollouts, relative to the other sources."),
+  groupSize: optional(many, "Rollouts per example. Left out, orchestrator.group_size."),
   sampling: optional(Sections.SourceSampling, "What differs from [orchestrator.train.sampling]."),
   algo: optional(Sections.Algorithm, "The algorithm of this source. Left out, [orchestrator.algo].")
 })
@@ -30,8 +32,8 @@ const Source = section({
 const EvalSource = section({
   name: optional(text, "Name of the source in metrics and files. Left out, the last part of its environment's id."),
   env: required(Sections.Environment, 'The environment: env = { id = "…" } with its own options beside the id.'),
-  numExamples: optional(count, "Examples to evaluate. Left out, orchestrator.eval.num_examples."),
-  groupSize: optional(count, "Rollouts per example. Left out, orchestrator.eval.group_size."),
+  numExamples: optional(many, "Examples to evaluate. Left out, orchestrator.eval.num_examples."),
+  groupSize: optional(many, "Rollouts per example. Left out, orchestrator.eval.group_size."),
   interval: optional(count, "Steps between evaluations. Left out, orchestrator.eval.interval."),
   sampling: optional(Sections.EvalSampling, "What differs from [orchestrator.eval.sampling].")
 })
@@ -43,8 +45,8 @@ const Train = section({
 
 const Eval = section({
   interval: optional(count, "Steps between evaluations. Left out, training is not interrupted by any."),
-  numExamples: optional(count, "Examples of each source. Left out, all that the environment holds out."),
-  groupSize: defaulted(count, 1, "Rollouts per example."),
+  numExamples: optional(many, "Examples of each source. Left out, all that the environment holds out."),
+  groupSize: defaulted(many, 1, "Rollouts per example."),
   sampling: table(Sections.EvalSampling, "What differs from [orchestrator.train.sampling]."),
   source: optional(Schema.Array(EvalSource), "What is evaluated. Left out, the environments of the training sources.")
 })
@@ -59,10 +61,10 @@ const OffPolicy = section({
 })
 
 const Orchestrator = section({
-  batchSize: defaulted(count, 128, "Rollouts per step."),
-  groupSize: defaulted(count, 8, "Rollouts per example."),
-  seqLen: optional(count, "Longest rollout, prompt and completion together, in tokens. Left out, seq_len."),
-  maxInflight: optional(count, "Most rollouts that run at the same time. Left out, batch_size."),
+  batchSize: defaulted(many, 128, "Rollouts per step."),
+  groupSize: defaulted(many, 8, "Rollouts per example."),
+  seqLen: optional(length, "Longest rollout, prompt and completion together, in tokens. Left out, seq_len."),
+  maxInflight: optional(many, "Most rollouts that run at the same time. Left out, batch_size."),
   maxErrorRate: defaulted(share, 0.5, "Share of a source's rollouts that may fail before the run stops."),
   algo: defaulted(Sections.Algorithm, { type: "grpo" }, "The algorithm of every source that names none."),
   offPolicy: table(OffPolicy, "How old samples may be, and what happens at the limit."),
@@ -72,7 +74,7 @@ const Orchestrator = section({
 
 const Trainer = section({
   model: table(
-    section({ seqLen: optional(count, "Longest micro-batch, in tokens. Left out, seq_len.") }),
+    section({ seqLen: optional(length, "Longest micro-batch, in tokens. Left out, seq_len.") }),
     "How the trainer packs."
   ),
   optim: table(Sections.Optim, "The optimiser."),
@@ -91,7 +93,7 @@ const Trainer = section({
 export const TrainFile = section({
   outputDir: defaulted(path("working"), "runs", "Folder that holds one folder per run."),
   maxSteps: defaulted(count, 100, "Optimiser steps of the run."),
-  seqLen: defaulted(count, 2048, "Longest sequence in tokens, wherever a section does not set its own seq_len."),
+  seqLen: defaulted(length, 2048, "Longest sequence in tokens, wherever a section does not set its own seq_len."),
   seed: defaulted(seed, 0, "Where all randomness of the run comes from."),
   run: table(Sections.Run, "The run."),
   model: table(

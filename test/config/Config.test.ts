@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as FastCheck from "effect/FastCheck"
 import * as Config from "../../src/Config.ts"
+import * as Run from "../../src/Run.ts"
 import { files } from "./files.ts"
 
 const minimal = `
@@ -206,11 +207,11 @@ interval = [1]
 `
       expect(yield* problems(text, ["trainer.optim.lr=fast"])).toEqual([
         'rl.toml:1   seed: found "x", allowed is a whole number from 0 to 4294967295',
-        "rl.toml:7   orchestrator.train.source[0].ratio: found 0, allowed is a number above 0",
-        "rl.toml:9   orchestrator.group_size: found 2.5, allowed is a whole number, at least 1",
+        "rl.toml:7   orchestrator.train.source[0].ratio: found 0, allowed is a number from 0.000001 to 1000000",
+        "rl.toml:9   orchestrator.group_size: found 2.5, allowed is a whole number from 1 to 1048576",
         'rl.toml:10  orchestrator.off_policy.policy: found "strickt", allowed is one of "pace", "drop", "strict"; did you mean "strict"?',
-        "rl.toml:12  orchestrator.train.sampling.temperature: found 0, allowed is a number above 0",
-        "rl.toml:14  ckpt.interval: found a list, allowed is a whole number, at least 1",
+        "rl.toml:12  orchestrator.train.sampling.temperature: found 0, allowed is a number from 1.2e-38 to 3.4e38, as float32 holds it",
+        "rl.toml:14  ckpt.interval: found a list, allowed is a whole number from 1 to 2147483647",
         '--set       trainer.optim.lr: found "fast", allowed is a number, at least 0'
       ])
     })
@@ -312,7 +313,7 @@ describe("CFG-04: contradictions are found before anything starts, with both val
       "negative staleness",
       minimal,
       ["orchestrator.off_policy.max_steps=-1"],
-      "found -1, allowed is a whole number, at least 0"
+      "found -1, allowed is a whole number from 0 to 2147483647"
     ],
     ["no source", '[model]\nname = "x"', [], "no source to train on"],
     ["an empty list of sources", '[model]\nname = "x"', ["orchestrator.train.source=[]"], "no source to train on"],
@@ -365,17 +366,44 @@ describe("CFG-04: contradictions are found before anything starts, with both val
     )
   }
 
-  for (const type of ["grpo", "max_rl", "echo"]) {
-    it.effect(`ADV-01, ADV-11: ${type} with groups of one is refused`, () =>
-      Effect.gen(function* () {
-        const lines = yield* problems(minimal, ["orchestrator.group_size=1", `orchestrator.algo.type=${type}`])
-        expect(lines[0]).toContain(`group_size 1 gives ${type} nothing to compare a rollout with`)
-      })
-    )
-  }
+  it.effect("what an algorithm says of a value that its source inherits stands at the inherited key, once", () =>
+    Effect.gen(function* () {
+      const error = yield* Config.loadTrain(["rl.toml"], [], Run.check).pipe(
+        Effect.provide(files({ "rl.toml": `${minimal}[orchestrator]\ngroup_size = 1\n` })),
+        Effect.flip
+      )
+      const found = error.problems.filter(({ what }) => !what.includes("environment"))
+      expect(found).toHaveLength(1)
+      expect(found[0]).toMatchObject({ key: "orchestrator.group_size" })
+      expect(found[0]!.what).toContain("groups of 1: a rollout compared with itself alone has no advantage")
+    })
+  )
 
   it.effect("rae and opd take groups of one", () =>
     load({ "rl.toml": minimal }, ["orchestrator.group_size=1", "orchestrator.algo.type=rae"])
+  )
+})
+
+describe("numbers that nothing could run with", () => {
+  const cases = [
+    ["orchestrator.batch_size=1e15", "allowed is a whole number from 1 to 1048576"],
+    ["orchestrator.group_size=9007199254740991", "allowed is a whole number from 1 to 1048576"],
+    ["orchestrator.max_inflight=4294967296", "allowed is a whole number from 1 to 1048576"],
+    ["seq_len=4294967296", "allowed is a whole number from 1 to 16777216"],
+    ["max_steps=9007199254740991", "allowed is a whole number from 1 to 2147483647"],
+    ["orchestrator.train.sampling.top_k=4294967296", "allowed is a whole number from 1 to 2147483647"],
+    ["orchestrator.train.sampling.temperature=1e300", "as float32 holds it"],
+    ["orchestrator.train.sampling.temperature=1e-300", "as float32 holds it"],
+    ["orchestrator.eval.sampling.temperature=1e-300", "as float32 holds it"],
+    ["orchestrator.train.source.0.ratio=1e308", "allowed is a number from 0.000001 to 1000000"],
+    ["trainer.engine.threads=100000", "allowed is a whole number from 1 to 1024"]
+  ] as const
+  it.effect.each(cases)("%s is refused", ([set, expected]) =>
+    Effect.gen(function* () {
+      const lines = yield* problems(minimal, [set])
+      expect(lines).toHaveLength(1)
+      expect(lines[0]).toContain(expected)
+    })
   )
 })
 
