@@ -109,6 +109,9 @@ export const make = <T>(rewards: Rewards<T>, metrics: Readonly<Record<string, Sc
     if (Object.hasOwn(metrics, name)) throw new ScoreError({ part: name, reason: "a metric has the same name" })
     return { name, score, weight }
   })
+  if ([...Object.keys(metrics), ...parts.map(({ name }) => name)].includes("__proto__")) {
+    throw new ScoreError({ part: "__proto__", reason: "a record cannot hold that name; take another" })
+  }
   const weighted = parts.filter(({ weight }) => weight !== 0)
   if (weighted.length === 0) {
     throw new ScoreError({

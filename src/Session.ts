@@ -6,7 +6,7 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Ref from "effect/Ref"
-import { Inference, InferenceError } from "./Inference.ts"
+import { type Generation, Inference, InferenceError } from "./Inference.ts"
 import { inWords } from "./internal/inWords.ts"
 import type { AssistantMessage, Message, ToolSpec } from "./Message.ts"
 import { type ParsedToolCall, Renderer, RendererError } from "./Renderer.ts"
@@ -67,6 +67,15 @@ export interface Progress {
 export interface Session {
   readonly model: Model
   readonly progress: Effect.Effect<Progress>
+}
+
+/** What some providers send after the token that ends a turn is no part of it, in ids and log-probabilities alike. */
+const upToStop = (generation: Generation, stopTokenIds: ReadonlyArray<number>): Generation => {
+  const { logprobs, tokenIds } = generation
+  const end = tokenIds.findIndex((id) => stopTokenIds.includes(id)) + 1
+  // Streams of different lengths are refused when they are committed, never cut to fit.
+  if (end === 0 || end === tokenIds.length || logprobs.length !== tokenIds.length) return generation
+  return { ...generation, tokenIds: tokenIds.slice(0, end), logprobs: logprobs.slice(0, end) }
 }
 
 /** Starts one rollout's conversation with the policy. @category constructors */
@@ -133,7 +142,7 @@ export const make = Effect.fn("Session.make")(function* (options: {
           () => stop("prompt_too_long")
         )
       )
-    const { finishReason, logprobs, tokenIds: completionIds } = generation
+    const { finishReason, logprobs, tokenIds: completionIds } = upToStop(generation, renderer.stopTokenIds)
     if (completionIds.length === 0) {
       return yield* new InferenceError({ endpoint: inference.name, reason: "it returned no token ids for a turn" })
     }

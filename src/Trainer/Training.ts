@@ -77,6 +77,12 @@ export const make = (weights: Weights, options: Options): Effect.Effect<TrainerS
         maxSteps: steps,
         completed: number - 1
       })
+      const { ce, refKl, rl } = batch.counts
+      if (ce + refKl + rl === 0) {
+        yield* Effect.logWarning(`step ${number} has no token to train: weights and optimiser are left as they are`)
+        const loss = { total: 0, rl: 0, ce: 0, refKl: 0 }
+        return { loss, ...StepMetrics.means(metrics), gradNorm: 0, learningRate, applied: false }
+      }
       const { beta1, beta2, eps, maxGradNorm, weightDecay } = options
       const stepped = yield* weights.optimizerStep({ learningRate, beta1, beta2, eps, weightDecay, maxGradNorm })
       const inARow = yield* Ref.updateAndGet(skipped, (n) => (stepped.applied ? 0 : n + 1))
