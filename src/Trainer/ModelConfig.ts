@@ -3,7 +3,9 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
+import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
+import { inWords } from "../internal/inWords.ts"
 import { ModelError } from "./ModelError.ts"
 import type { ModelConfig, RopeScaling } from "./Native.ts"
 
@@ -19,49 +21,89 @@ const families: Readonly<Record<string, Family>> = {
 }
 const supportedFamilies = "Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM"
 
-const Count = Schema.Int.pipe(Schema.positive())
-const maybe = <A, I>(schema: Schema.Schema<A, I>) => Schema.optional(Schema.NullOr(schema))
+/** A value in few letters. */
+const short = (value: unknown) => {
+  const text = typeof value === "string" ? JSON.stringify(value) : inWords(value)
+  return text.length > 40 ? `${text.slice(0, 40)}…` : text
+}
+
+/** In place of the schema's own words. */
+const saying = (allowed: string) => (issue: ParseResult.ParseIssue) => ({
+  message: `found ${short(issue.actual)}, allowed is ${allowed}`,
+  override: true
+})
+const whole = (most: number) =>
+  Schema.Int.pipe(Schema.between(1, most)).annotations({ message: saying(`a whole number from 1 to ${most}`) })
+
+/** Larger than any of a model that is used, and small enough to be computed with. */
+const Size = whole(2 ** 24 - 1)
+const Layers = whole(1000)
+
+/** May be left out, or null. */
+const maybe = <A, I>(schema: Schema.Schema<A, I>, allowed: string) =>
+  Schema.optional(Schema.NullOr(schema).annotations({ message: saying(allowed) }))
+/** The same for what has parts, which say themselves what is wrong with them. */
+const maybeParts = <A, I>(schema: Schema.Schema<A, I>) => Schema.optional(Schema.NullOr(schema))
+
+const maybeText = maybe(Schema.String, "text")
+const maybeFlag = maybe(Schema.Boolean, "true or false")
+const maybeNumber = maybe(Schema.Finite, "a number")
+const maybePositive = maybe(Schema.Finite.pipe(Schema.positive()), "a number above 0")
+const maybeSize = maybe(Size, `a whole number from 1 to ${2 ** 24 - 1}`)
+const Texts = Schema.Array(Schema.String.annotations({ message: saying("text") })).annotations({
+  message: ({ actual }) => `found ${short(actual)}, allowed is a list of texts`
+})
 
 const Rope = Schema.Struct({
-  rope_type: maybe(Schema.String),
-  type: maybe(Schema.String),
-  rope_theta: maybe(Schema.Number.pipe(Schema.positive())),
-  factor: maybe(Schema.Number.pipe(Schema.positive())),
-  low_freq_factor: maybe(Schema.Number.pipe(Schema.positive())),
-  high_freq_factor: maybe(Schema.Number.pipe(Schema.positive())),
-  original_max_position_embeddings: maybe(Count)
-})
+  rope_type: maybeText,
+  type: maybeText,
+  rope_theta: maybePositive,
+  factor: maybePositive,
+  low_freq_factor: maybePositive,
+  high_freq_factor: maybePositive,
+  original_max_position_embeddings: maybeSize
+}).annotations({ message: ({ actual }) => `found ${short(actual)}, allowed is a table` })
 
 /** The fields that decide what is computed; others (dropout, token ids, dtype) do not matter to it. */
 const HuggingFaceConfig = Schema.Struct({
-  architectures: maybe(Schema.Array(Schema.String)),
-  model_type: maybe(Schema.String),
-  hidden_size: Count,
-  intermediate_size: Count,
-  num_hidden_layers: Count,
-  num_attention_heads: Count,
-  num_key_value_heads: maybe(Count),
-  head_dim: maybe(Count),
-  vocab_size: Count,
-  max_position_embeddings: Count,
-  rms_norm_eps: maybe(Schema.Number.pipe(Schema.positive())),
-  rope_theta: maybe(Schema.Number.pipe(Schema.positive())),
-  rope_scaling: maybe(Rope),
-  rope_parameters: maybe(Rope),
-  partial_rotary_factor: maybe(Schema.Number),
-  hidden_act: maybe(Schema.String),
-  tie_word_embeddings: maybe(Schema.Boolean),
-  attention_bias: maybe(Schema.Boolean),
-  mlp_bias: maybe(Schema.Boolean),
-  use_sliding_window: maybe(Schema.Boolean),
-  sliding_window: maybe(Schema.Number),
-  max_window_layers: maybe(Schema.Number),
-  layer_types: maybe(Schema.Array(Schema.String)),
+  architectures: maybeParts(Texts),
+  model_type: maybeText,
+  hidden_size: Size,
+  intermediate_size: Size,
+  num_hidden_layers: Layers,
+  num_attention_heads: Size,
+  num_key_value_heads: maybeSize,
+  head_dim: maybeSize,
+  vocab_size: Size,
+  max_position_embeddings: Size,
+  rms_norm_eps: maybePositive,
+  rope_theta: maybePositive,
+  rope_scaling: maybeParts(Rope),
+  rope_parameters: maybeParts(Rope),
+  partial_rotary_factor: maybeNumber,
+  hidden_act: maybeText,
+  tie_word_embeddings: maybeFlag,
+  attention_bias: maybeFlag,
+  mlp_bias: maybeFlag,
+  use_sliding_window: maybeFlag,
+  sliding_window: maybeNumber,
+  max_window_layers: maybeNumber,
+  layer_types: maybeParts(Texts),
   quantization_config: Schema.optional(Schema.Unknown)
 })
 type HuggingFaceConfig = typeof HuggingFaceConfig.Type
 
 const parse = Schema.decodeUnknownEither(HuggingFaceConfig, { errors: "all" })
+
+/** Of each field what is said deepest inside it: a part that is wrong, rather than the whole. */
+const problemsOf = (error: ParseResult.ParseError): string => {
+  const deepest = new Map<PropertyKey | undefined, ParseResult.ArrayFormatterIssue>()
+  for (const issue of ParseResult.ArrayFormatter.formatErrorSync(error)) {
+    const known = deepest.get(issue.path[0])
+    if (known === undefined || known.path.length < issue.path.length) deepest.set(issue.path[0], issue)
+  }
+  return Array.from(deepest.values(), ({ message, path }) => `${path.map(String).join(".")}: ${message}`).join("; ")
+}
 
 const ropeScalingOf = (json: HuggingFaceConfig): Either.Either<RopeScaling | undefined, string> => {
   const field = json.rope_parameters != null ? "rope_parameters" : "rope_scaling"
@@ -138,6 +180,8 @@ const problemOf = (json: HuggingFaceConfig, family: Family, headDim: number): st
   return windowProblem(json, family)
 }
 
+const kindOf = (json: unknown) => (Array.isArray(json) ? "a list" : short(json))
+
 /**
  * The engine's view of a parsed `config.json`. `path` is only named in errors.
  *
@@ -146,13 +190,9 @@ const problemOf = (json: HuggingFaceConfig, family: Family, headDim: number): st
 export const decode = (path: string, json: unknown): Either.Either<ModelConfig, ModelError> =>
   Either.gen(function* () {
     const fail = (reason: string) => new ModelError({ path, reason })
-    const parsed = yield* Either.mapLeft(parse(json), (error) =>
-      fail(
-        ParseResult.ArrayFormatter.formatErrorSync(error)
-          .map((issue) => `${issue.path.length === 0 ? "config" : issue.path.map(String).join(".")}: ${issue.message}`)
-          .join("; ")
-      )
-    )
+    if (!Predicate.isReadonlyRecord(json))
+      return yield* Either.left(fail(`it is ${kindOf(json)}, and no table of settings`))
+    const parsed = yield* Either.mapLeft(parse(json), (error) => fail(problemsOf(error)))
     const family = yield* Either.mapLeft(familyOf(parsed), fail)
     const headDim = parsed.head_dim ?? parsed.hidden_size / parsed.num_attention_heads
     const problem = problemOf(parsed, family, headDim)
@@ -179,8 +219,6 @@ export const decode = (path: string, json: unknown): Either.Either<ModelConfig, 
     }
   })
 
-const parseJson = Schema.decodeUnknownEither(Schema.parseJson())
-
 /**
  * Reads `config.json` of a model directory; `text` is the file as it is, for a checkpoint that keeps it unchanged.
  *
@@ -202,9 +240,9 @@ export const read = (
       })
     }
     const text = yield* Effect.mapError(fs.readFileString(file), unreadable(file))
-    const json = yield* Either.mapLeft(
-      parseJson(text),
-      (error) => new ModelError({ path: file, reason: `is not JSON: ${error.message}` })
-    )
+    const json = yield* Either.try({
+      try: (): unknown => JSON.parse(text),
+      catch: (cause) => new ModelError({ path: file, reason: `is not JSON: ${inWords(cause)}` })
+    })
     return { config: yield* decode(file, json), text }
   })

@@ -103,6 +103,25 @@ describe("what the three families compute", () => {
   })
 })
 
+describe("a config.json that is damaged or not one is an error in words", () => {
+  it.each<[unknown, string]>([
+    [[], "it is a list, and no table of settings"],
+    [null, "it is null, and no table of settings"],
+    [{ ...qwen3, hidden_size: "big" }, 'hidden_size: found "big", allowed is a whole number from 1 to 16777215'],
+    [
+      { ...qwen3, vocab_size: 1e15 },
+      "vocab_size: found 1000000000000000, allowed is a whole number from 1 to 16777215"
+    ],
+    [{ ...qwen3, num_hidden_layers: 5000 }, "num_hidden_layers: found 5000, allowed is a whole number from 1 to 1000"],
+    [{ ...qwen3, rope_scaling: "x" }, 'rope_scaling: found "x", allowed is a table'],
+    [{ ...qwen3, rope_scaling: { factor: -1 } }, "rope_scaling.factor: found -1, allowed is a number above 0"],
+    [{ ...qwen3, layer_types: [5] }, "layer_types.0: found 5, allowed is text"],
+    [{ ...qwen3, head_dim: 0 }, "head_dim: found 0, allowed is a whole number from 1 to 16777215"]
+  ])("%#", (json, words) => {
+    expect(problem(json)).toBe(`model m/config.json: ${words}`)
+  })
+})
+
 describe("what cannot be computed is an error that names the field and what is supported", () => {
   it.each<[string, unknown, RegExp]>([
     [
