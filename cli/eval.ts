@@ -27,7 +27,7 @@ export const command = Command.make("eval", { files, set, model, examples }, ({ 
     const path = yield* Path.Path
     const { loadTrain } = yield* lazily(() => import("../src/Config.ts"))
     const { lines } = yield* lazily(() => import("./display/EvalText.ts"))
-    const { write } = yield* Output
+    const { write, written } = yield* Output
     const named = Option.match(model, {
       onNone: () => [],
       onSome: (name) => [`model.name=${JSON.stringify(path.resolve(name))}`]
@@ -43,6 +43,7 @@ export const command = Command.make("eval", { files, set, model, examples }, ({ 
           .join("")
       )
     })
+    yield* written
     if (unscored.length > 0) return yield* new NoReward({ sources: unscored })
   })
 ).pipe(Command.withDescription("Evaluates a policy on examples that training does not see."))

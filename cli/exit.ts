@@ -6,6 +6,7 @@ import * as Data from "effect/Data"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import { plain } from "./display/Style.ts"
+import { OutputError } from "./Output.ts"
 
 /** @category model */
 export interface Ending {
@@ -21,7 +22,17 @@ export class WrongCall extends Data.TaggedError("WrongCall")<{ readonly what: st
   }
 }
 
-const wrongCall = (what: string): Ending => ({ code: 2, text: `primerl: ${what}\n` })
+/** What a file or a user's code holds must not steer the terminal. */
+const visible = (text: string): string =>
+  text.replace(
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is escaped
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g,
+    (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`
+  )
+
+const saying = (code: number, what: string): Ending => ({ code, text: visible(`primerl: ${what}\n`) })
+
+const wrongCall = (what: string): Ending => saying(2, what)
 
 const oneLine = (doc: HelpDoc.HelpDoc): string => plain(HelpDoc.toAnsiText(doc)).replace(/\s+/g, " ").trim()
 
@@ -37,9 +48,11 @@ export const ending = (exit: Exit.Exit<unknown, unknown>): Ending => {
   if (Option.isSome(failure)) {
     const error: unknown = failure.value
     if (error instanceof WrongCall) return wrongCall(error.what)
+    // It was said when it happened.
+    if (error instanceof OutputError) return { code: 1, text: "" }
     if (isValidationError(error)) return wrongCall(oneLine(error.error))
-    return { code: 1, text: `primerl: ${messageOf(error)}\n` }
+    return saying(1, messageOf(error))
   }
   if (Cause.isInterruptedOnly(exit.cause)) return { code: 130, text: "" }
-  return { code: 1, text: `primerl: a defect; please report it\n${Cause.pretty(exit.cause)}\n` }
+  return saying(1, `a defect; please report it\n${Cause.pretty(exit.cause)}`)
 }

@@ -9,11 +9,14 @@ import { ending } from "./exit.ts"
 import { layer as layerRuns } from "./live.ts"
 import * as Output from "./Output.ts"
 import { program } from "./program.ts"
+import { guarded } from "./stray.ts"
 
 program(process.argv.slice(2), manifest.version).pipe(
+  guarded(process),
   Effect.provide(Layer.merge(layerRuns, Output.layerProcess).pipe(Layer.provideMerge(NodeContext.layer))),
   NodeRuntime.runMain({
     disableErrorReporting: true,
+    disablePrettyLogger: true,
     teardown: (exit, onExit) => {
       const { code, text } = ending(exit)
       process.stderr.write(text)

@@ -19,7 +19,7 @@ export const command = Command.make("plan", { files, set }, ({ files, set }) =>
     const runs = yield* Runs
     const { loadAny } = yield* lazily(() => import("../src/Config.ts"))
     const { text } = yield* lazily(() => import("./display/PlanText.ts"))
-    const { write } = yield* Output
+    const { write, written } = yield* Output
     const notes: Array<string> = []
     const check = (config: TrainDraft) =>
       Effect.map(runs.check(config), (findings) => {
@@ -28,5 +28,6 @@ export const command = Command.make("plan", { files, set }, ({ files, set }) =>
       })
     const plan = yield* loadAny(files, set, { train: check })
     yield* write(text(plan, notes))
+    yield* written
   })
 ).pipe(Command.withDescription("Prints the resolved configuration and what follows from it; starts nothing."))

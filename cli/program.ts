@@ -9,6 +9,7 @@ import * as Either from "effect/Either"
 import { plain } from "./display/Style.ts"
 import * as evaluate from "./eval.ts"
 import { WrongCall } from "./exit.ts"
+import * as Log from "./log.ts"
 import { Output, type OutputService } from "./Output.ts"
 import * as plan from "./plan.ts"
 import * as sft from "./sft.ts"
@@ -36,11 +37,17 @@ const footer = HelpDoc.blocks([
   HelpDoc.p("primerl COMMAND --help, primerl --version, primerl --completions bash (or zsh, fish, sh)")
 ])
 
+/** A command's usage line begins with the name of the program. */
+const named = (help: string): string => help.replace(/^\$ (?!primerl\b)(?=\w)/m, "$ primerl ")
+
 /** Help goes where all output goes; the parser's own errors are said in one line elsewhere. */
 const quiet = (console: Console.Console, { colour, write }: OutputService): Console.Console => ({
   ...console,
   error: () => Effect.void,
-  log: (...lines) => write(`${colour ? lines.join(" ") : plain(lines.join(" "))}\n`)
+  log: (...lines) => {
+    const text = lines.join(" ")
+    return write(`${named(colour ? text : plain(text))}\n`)
+  }
 })
 
 /**
@@ -60,6 +67,8 @@ export const program = (args: ReadonlyArray<string>, version: string) => {
     const normal = yield* Either.mapLeft(normalise(args, syntax), (what) => new WrongCall({ what }))
     const console = yield* Console.consoleWith(Effect.succeed)
     const output = yield* Output
-    yield* Effect.withConsole(run(["node", "primerl", ...normal]), quiet(console, output))
+    yield* Effect.withConsole(run(["node", "primerl", ...normal]), quiet(console, output)).pipe(
+      Effect.provide(Log.layer(output))
+    )
   }).pipe(Effect.provide(CliConfig.layer({ showBuiltIns: false })))
 }

@@ -17,6 +17,8 @@ const everywhere: Readonly<Record<string, Operand>> = {
   "--log-level": "text"
 }
 
+const shells: ReadonlyArray<string> = ["bash", "zsh", "fish", "sh"]
+
 const meant = (word: string, known: Iterable<string>): string => {
   const close = nearest(word, known)
   return close === undefined ? "" : `; did you mean ${JSON.stringify(close)}?`
@@ -55,6 +57,10 @@ export const normalise = (
     const known = { ...everywhere, ...(command === undefined ? {} : syntax[command]) }
     const operand = known[name]
     if (operand === undefined) {
+      const others = Object.keys(syntax).filter((one) => syntax[one]?.[name] !== undefined)
+      if (others.length > 0 && (command === undefined || !(command in syntax))) {
+        return Either.left(`${name} is an option of ${list(others)}: put the command first`)
+      }
       const whose = command !== undefined && command in syntax ? ` of ${command}` : ""
       return Either.left(`unknown option ${JSON.stringify(name)}${whose}${meant(name, Object.keys(known))}`)
     }
@@ -66,6 +72,10 @@ export const normalise = (
     }
     const value = equals < 0 ? args[++index] : arg.slice(equals + 1)
     if (value === undefined) return Either.left(`${name} needs a value after it`)
+    if (value === "") return Either.left(`${name} needs a value, got ""`)
+    if (name === "--completions" && !shells.includes(value)) {
+      return Either.left(`--completions knows the shells ${list(shells)}, not ${JSON.stringify(value)}`)
+    }
     if (operand === "count" && !/^[1-9]\d*$/.test(value)) {
       return Either.left(`${name} needs a whole number, at least 1, got ${JSON.stringify(value)}`)
     }

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
+import { inWords } from "./internal/FileWords.ts"
 import { Trainer } from "./Trainer/Trainer.ts"
 
 /** Raised with every change of what a checkpoint directory holds. */
@@ -83,7 +84,7 @@ export const list = (directory: string) =>
     const steps = (yield* fs.readDirectory(directory)).flatMap((name) => stepOf(name) ?? []).sort((a, b) => a - b)
     const manifestOf = (step: number) => path.join(directory, `step_${step}`, "checkpoint.json")
     return yield* Effect.filter(steps, (step) => Effect.orElseSucceed(fs.exists(manifestOf(step)), () => false))
-  }).pipe(Effect.mapError((cause) => new CheckpointError({ directory, reason: cause.message })))
+  }).pipe(Effect.mapError((cause) => new CheckpointError({ directory, reason: inWords(cause) })))
 
 /** Which of `steps` may go once the newest is written. @category getters */
 export const expired = (
@@ -120,7 +121,7 @@ export const read = (directory: string) =>
     return { step: manifest.step, ahead: manifest.ahead, state: manifest.state }
   }).pipe(
     Effect.mapError((cause) =>
-      cause._tag === "CheckpointError" ? cause : new CheckpointError({ directory, reason: cause.message })
+      cause._tag === "CheckpointError" ? cause : new CheckpointError({ directory, reason: inWords(cause) })
     )
   )
 
@@ -134,7 +135,7 @@ export const copyModel = (from: string, to: string) =>
       if (name === "optimizer" || name === "checkpoint.json") continue
       yield* fs.copyFile(path.join(from, name), path.join(to, name))
     }
-  }).pipe(Effect.mapError((cause) => new CheckpointError({ directory: to, reason: cause.message })))
+  }).pipe(Effect.mapError((cause) => new CheckpointError({ directory: to, reason: inWords(cause) })))
 
 /**
  * Checkpoints as directories `step_N`; each holds the trainer's model and optimiser and a `checkpoint.json`.

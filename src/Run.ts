@@ -4,7 +4,6 @@
  */
 
 import * as os from "node:os"
-import * as FileSystem from "@effect/platform/FileSystem"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -27,6 +26,7 @@ import * as Environments from "./run/Environments.ts"
 import * as LastStep from "./run/LastStep.ts"
 import * as Losses from "./run/Losses.ts"
 import * as Metrics from "./run/Metrics.ts"
+import * as MetricsFile from "./run/MetricsFile.ts"
 import * as Policy from "./run/Policy.ts"
 import { open, type Started } from "./run/Started.ts"
 import * as Summary from "./run/Summary.ts"
@@ -55,9 +55,6 @@ const sourceOf = (source: Config.SourceConfig, seed: number) =>
     const algorithm = yield* registry.resolve(algo)
     return { name, environment, algorithm: algorithm.layer, groupSize, ratio, sampling: samplingOf(sampling) }
   })
-
-const appendLine = (file: string, value: unknown) =>
-  Effect.flatMap(FileSystem.FileSystem, (fs) => fs.writeFileString(file, `${JSON.stringify(value)}\n`, { flag: "a" }))
 
 /** The state that a checkpoint holds; without the sampler's position the run would begin its data anew. */
 const restore = (directory: string) =>
@@ -139,7 +136,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
     }).pipe(
       Stream.tap((report) => {
         seen.push(report.reward)
-        return appendLine(directory.metrics, Metrics.row(report))
+        return MetricsFile.append(directory.metrics, Metrics.row(report))
       }),
       LastStep.check(directory.checkpoints),
       Stream.onDone(() =>
@@ -185,7 +182,7 @@ export const sft = (config: Config.SftConfig) =>
           batchSize: data.batchSize,
           maxSequenceLength: data.seqLen
         }).pipe(
-          Stream.tap((report) => appendLine(directory.metrics, Metrics.sftRow(report))),
+          Stream.tap((report) => MetricsFile.append(directory.metrics, Metrics.sftRow(report))),
           Stream.tap(({ step }) => checkpoints.afterStep({ step, steps: maxSteps, ahead: false, state: {} })),
           Stream.tap(({ optimizerApplied, step }) =>
             step === maxSteps && optimizerApplied && saveTo !== undefined

@@ -3,6 +3,7 @@ import type { StepReport } from "../../src/Report.ts"
 import type { Column } from "./Columns.ts"
 import type { Display } from "./Display.ts"
 import { fixed, large, short, signed } from "./Numbers.ts"
+import { quoted, shorter } from "./Place.ts"
 
 type Reports = ReadonlyArray<StepReport>
 
@@ -117,14 +118,16 @@ export const ending = (rewards: ReadonlyArray<number>): ReadonlyArray<string> =>
     : [`reward: first 5 steps ${mean(rewards.slice(0, 5))}, last 5 steps ${mean(rewards.slice(-5))}`]
 
 /** Where to look next, once the last step is done. */
-const next = (directory: string, last: StepReport | undefined): ReadonlyArray<string> =>
-  last === undefined || last.step < last.steps
-    ? []
-    : [
-        `policy:   ${directory}/checkpoints/step_${last.step}`,
-        `evaluate: primerl eval ${directory}/config.toml --model ${directory}/checkpoints/step_${last.step}`,
-        `rollouts: ${directory}/rollouts`
-      ]
+const next = (directory: string, last: StepReport | undefined): ReadonlyArray<string> => {
+  if (last === undefined || last.step < last.steps) return []
+  const at = (path: string) => quoted(shorter(`${directory}/${path}`))
+  const policy = at(`checkpoints/step_${last.step}`)
+  return [
+    `policy:   ${policy}`,
+    `evaluate: npx primerl eval ${at("config.toml")} --model ${policy}`,
+    `rollouts: ${at("rollouts")}`
+  ]
+}
 
 /** @category model */
 export interface Past {

@@ -44,6 +44,13 @@ const linesOf = (text: string): ReadonlyMap<string, number> => {
   return lines
 }
 
+/** A frame of code shows whole lines of the file, however long these are. */
+const clipped = (message: string): string =>
+  message
+    .split("\n")
+    .map((line) => (line.length > 160 ? `${line.slice(0, 159)}…` : line))
+    .join("\n")
+
 /** Reads a file's text; a syntax error is the only problem of its file. @category constructors */
 export const ofText = (
   text: string,
@@ -54,7 +61,7 @@ export const ofText = (
     try: () => parse(text),
     catch: (error) => {
       const line = error instanceof TomlError ? error.line : undefined
-      const what = error instanceof Error ? error.message.trimEnd() : String(error)
+      const what = error instanceof Error ? clipped(error.message.trimEnd()) : String(error)
       return [{ source, line, key: "", what }]
     }
   }).pipe(

@@ -3,26 +3,27 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as Path from "@effect/platform/Path"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import { reasonInWords } from "../internal/FileWords.ts"
 import type { Rewritten } from "./Aliases.ts"
 import * as Document from "./Document.ts"
 import { type Located, make, merge } from "./Located.ts"
 import { ConfigError, type Problem } from "./Problem.ts"
 
-/** What can be said of a file that cannot be read. */
-const unreadable = (reason: string): string => {
-  if (reason === "NotFound") return "no such file"
-  return reason === "PermissionDenied" ? "may not be read (permission denied)" : `cannot be read (${reason})`
-}
+/** Bytes that are no text are refused: the wrong characters would be read in silence. */
+const decode = (bytes: Uint8Array) =>
+  Either.try({
+    try: () => new TextDecoder("utf-8", { fatal: true }).decode(bytes),
+    catch: () => "is not UTF-8; save it as UTF-8 text"
+  })
 
 const readFile = (file: string) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const path = yield* Path.Path
-    const text = yield* fs.readFileString(file).pipe(
-      Effect.mapError((error): ReadonlyArray<Problem> => {
-        const reason = error._tag === "SystemError" ? error.reason : error.message
-        return [{ source: file, line: undefined, key: "", what: unreadable(reason) }]
-      })
+    const text = yield* fs.readFile(file).pipe(
+      Effect.mapError(reasonInWords),
+      Effect.flatMap(decode),
+      Effect.mapError((what): ReadonlyArray<Problem> => [{ source: file, line: undefined, key: "", what }])
     )
     return yield* Document.ofText(text, file, path.dirname(path.resolve(file)))
   })

@@ -8,6 +8,7 @@ import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import type { SftConfig } from "../Config.ts"
+import { reasonInWords } from "../internal/FileWords.ts"
 import * as Wire from "../internal/RolloutWire.ts"
 import * as Seed from "../Seed.ts"
 import * as Environments from "./Environments.ts"
@@ -68,7 +69,7 @@ const read = (file: string) =>
     const fs = yield* FileSystem.FileSystem
     const text = yield* Effect.mapError(
       fs.readFileString(file),
-      (cause) => new DataError({ file, reason: cause.message })
+      (cause) => new DataError({ file, reason: reasonInWords(cause) })
     )
     const conversations: Array<Environments.Conversation> = []
     for (const [index, line] of text.split("\n").entries()) {

@@ -8,6 +8,7 @@ import * as Path from "@effect/platform/Path"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Checkpoint from "../Checkpoint.ts"
+import { inWords } from "../internal/FileWords.ts"
 import * as Lock from "./Lock.ts"
 import * as MetricsFile from "./MetricsFile.ts"
 
@@ -60,8 +61,8 @@ const taken = (outputDir: string, name: string) =>
 
 const nameOf = (name: string, number: number) => (number === 1 ? name : `${name}-${number}`)
 
-const failed = (directory: string) => (cause: { readonly _tag: string; readonly message: string }) =>
-  new RunDirectoryError({ directory, reason: cause.message })
+const failed = (directory: string) => (cause: PlatformError) =>
+  new RunDirectoryError({ directory, reason: inWords(cause) })
 
 /** Makes the directory of this number, or of the next one that nobody else has made: of two runs that start at once, each gets its own. */
 const claim = (

@@ -9,6 +9,7 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
+import { inWords } from "../internal/FileWords.ts"
 
 /** @category errors */
 export class LockError extends Data.TaggedError("LockError")<{
@@ -67,7 +68,7 @@ export const hold = (directory: string) =>
           () => takeOver
         ),
         Effect.mapError((cause) =>
-          cause._tag === "LockError" ? cause : new LockError({ directory, reason: cause.message })
+          cause._tag === "LockError" ? cause : new LockError({ directory, reason: inWords(cause) })
         ),
         Effect.tap(() => Effect.sync(() => own.add(file)))
       ),

@@ -3,6 +3,7 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import { reasonInWords } from "../internal/FileWords.ts"
 
 /** @category errors */
 export class MetricsError extends Data.TaggedError("MetricsError")<{ readonly file: string; readonly reason: string }> {
@@ -48,7 +49,7 @@ export const read = (file: string, lastStep: number) =>
     return rows
   }).pipe(
     Effect.mapError((cause) =>
-      cause._tag === "MetricsError" ? cause : new MetricsError({ file, reason: cause.message })
+      cause._tag === "MetricsError" ? cause : new MetricsError({ file, reason: reasonInWords(cause) })
     )
   )
 
@@ -59,6 +60,12 @@ const rowProblem = (value: unknown, stepBefore: number): string | undefined => {
   if (reward !== null && typeof reward !== "number") return "its reward must be a number or null"
   return undefined
 }
+
+/** Adds the row of a step that is done. @category encoding */
+export const append = (file: string, row: Readonly<Record<string, unknown>>) =>
+  Effect.flatMap(FileSystem.FileSystem, (fs) =>
+    fs.writeFileString(file, `${JSON.stringify(row)}\n`, { flag: "a" })
+  ).pipe(Effect.mapError((cause) => new MetricsError({ file, reason: reasonInWords(cause) })))
 
 /** Rows as the file holds them. @category encoding */
 export const text = (rows: ReadonlyArray<Row>): string => rows.map((row) => `${JSON.stringify(row)}\n`).join("")

@@ -97,6 +97,7 @@ export const output = (kept: Kept, change: Partial<OutputService> = {}): OutputS
     Effect.sync(() => {
       kept.out += text
     }),
+  written: Effect.void,
   writeError: (text) =>
     Effect.sync(() => {
       kept.error += text

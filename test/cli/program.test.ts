@@ -17,7 +17,7 @@ describe("primerl train", () => {
       expect(code).toBe(0)
       expect(lines[0]).toBe("run folder: /runs/one")
       expect(lines).toHaveLength(1 + 1 + 8 + 3 + 1)
-      expect(lines.at(-3)).toBe("evaluate: primerl eval /runs/one/config.toml --model /runs/one/checkpoints/step_8")
+      expect(lines.at(-3)).toBe("evaluate: npx primerl eval /runs/one/config.toml --model /runs/one/checkpoints/step_8")
       expect(lines.at(-1)).toBe("reward: first 5 steps 0.300, last 5 steps 0.600")
       expect(out).not.toContain("\u001b")
     })
@@ -226,6 +226,9 @@ describe("a wrong command line is one line and exit code 2", () => {
     [["train", "rl.toml", "--rsume"], 'unknown option "--rsume" of train; did you mean "--resume"?'],
     [["plan", "rl.toml", "--resume"], 'unknown option "--resume" of plan'],
     [["train", "rl.toml", "--set"], "--set needs a value after it"],
+    [["train", "rl.toml", "--set", ""], '--set needs a value, got ""'],
+    [["--set", "a=1", "train", "rl.toml"], "--set is an option of train, sft, eval, plan: put the command first"],
+    [["--completions", "tcsh"], '--completions knows the shells bash, zsh, fish, sh, not "tcsh"'],
     [["train", "rl.toml", "--resume=yes"], '--resume takes no value, got "yes"'],
     [["eval", "rl.toml", "--examples", "0"], '--examples needs a whole number, at least 1, got "0"'],
     [["eval", "rl.toml", "--examples=ten"], '--examples needs a whole number, at least 1, got "ten"']
@@ -243,6 +246,27 @@ describe("a wrong command line is one line and exit code 2", () => {
     Effect.gen(function* () {
       const { code, text } = yield* run(["train", "rl.toml"], { "rl.toml": rl }, { train: () => Effect.interrupt })
       expect([code, text]).toEqual([130, ""])
+    })
+  )
+
+  it.effect("control characters of what went wrong are shown, not sent to the terminal", () =>
+    Effect.gen(function* () {
+      const train = () => Effect.fail({ _tag: "X", message: "", toString: () => "a\u001b[2Jb\tc\nd" })
+      const { text } = yield* run(["train", "rl.toml"], { "rl.toml": rl }, { train })
+      expect(text).toBe("primerl: a\\x1b[2Jb\tc\nd\n")
+    })
+  )
+
+  it.effect("what is logged goes to standard error", () =>
+    Effect.gen(function* () {
+      const train = () =>
+        Effect.zipRight(
+          Effect.logWarning("odd", { a: 1 }),
+          Effect.succeed({ directory: "/r", done: 0, rewards: [], steps: Stream.empty })
+        )
+      const { error, out } = yield* run(["train", "rl.toml"], { "rl.toml": rl }, { train })
+      expect(error).toBe('primerl: warn: odd {"a":1}\n')
+      expect(out).toBe("run folder: /r\n")
     })
   )
 
@@ -267,6 +291,7 @@ describe("help", () => {
         [["--help"], "- eval --set key=value..."],
         [[], "COMMANDS"],
         [["train", "--help"], "--resume"],
+        [["train", "--help"], "$ primerl train --set key=value... [--resume] <FILE>..."],
         [["--version"], "1.2.3\n"],
         [["--completions", "bash"], "complete -F"]
       ] as const) {

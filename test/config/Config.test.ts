@@ -247,6 +247,14 @@ interval = [1]
         ["--set", undefined]
       ])
       expect(error.message).toContain("no such file")
+      const latin = Uint8Array.of(0x61, 0x20, 0x3d, 0x20, 0x22, 0xe4, 0x22)
+      const long = `a = "${"x".repeat(5000)}"\nb = `
+      const unread = yield* Config.loadTrain(["latin.toml", "long.toml"], []).pipe(
+        Effect.flip,
+        Effect.provide(files({ "latin.toml": latin, "long.toml": long }))
+      )
+      expect(unread.message).toMatch(/latin\.toml +is not UTF-8/)
+      expect(unread.message.length).toBeLessThan(1500)
       expect(error.message).toContain("2:  b = ")
     })
   )

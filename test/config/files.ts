@@ -5,11 +5,11 @@ import * as Path from "@effect/platform/Path"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 
-export const files = (texts: Readonly<Record<string, string>>) =>
+export const files = (texts: Readonly<Record<string, string | Uint8Array>>) =>
   Layer.merge(
     Path.layer,
     FileSystem.layerNoop({
-      readFileString: (path) => {
+      readFile: (path) => {
         const text = texts[path]
         return text === undefined
           ? Effect.fail(
@@ -20,7 +20,7 @@ export const files = (texts: Readonly<Record<string, string>>) =>
                 pathOrDescriptor: path
               })
             )
-          : Effect.succeed(text)
+          : Effect.succeed(typeof text === "string" ? new TextEncoder().encode(text) : text)
       }
     })
   )
