@@ -10,6 +10,8 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as ParseResult from "effect/ParseResult"
+import { inWords } from "./internal/inWords.ts"
 import * as Rollout from "./Rollout.ts"
 
 /** A journal that cannot be read or written, with the file. @category errors */
@@ -35,6 +37,13 @@ export interface JournalService {
 export class Journal extends Context.Tag("primerl/Journal")<Journal, JournalService>() {}
 
 const idOf = (ended: Rollout.Ended) => (ended._tag === "Absent" ? ended.planned.id : ended.id)
+
+/** An environment of the user's own can give what no journal has a form for. */
+const unwritable = (file: string, ended: Rollout.Ended) => (cause: unknown) => {
+  const issue = ParseResult.isParseError(cause) ? ParseResult.ArrayFormatter.formatErrorSync(cause)[0] : undefined
+  const words = issue === undefined ? inWords(cause) : `${issue.path.map(String).join(".")}: ${issue.message}`
+  return new JournalError({ file, reason: `rollout ${idOf(ended)} cannot be written down: ${words}` })
+}
 
 /** Keeps what ended for as long as the process lives. @category layers */
 export const layerMemory: Layer.Layer<Journal> = Layer.sync(Journal, () => {
@@ -104,11 +113,11 @@ export const layerFile = (options: { readonly directory: string; readonly from?:
       return Journal.of({
         find: (id) => Option.fromNullable(known.get(id)),
         append: (step, ended) =>
-          Effect.suspend(() => {
+          Effect.gen(function* () {
             const file = path.join(directory, fileOf(step))
-            const line = Rollout.stringify(ended)
+            const line = yield* Effect.try({ try: () => Rollout.stringify(ended), catch: unwritable(file, ended) })
             linesOf(step).set(idOf(ended), line)
-            return Effect.mapError(fs.writeFileString(file, `${line}\n`, { flag: "a" }), failed(file))
+            yield* Effect.mapError(fs.writeFileString(file, `${line}\n`, { flag: "a" }), failed(file))
           }).pipe(one.withPermits(1), Effect.uninterruptible),
         seal: (step, ids) =>
           Effect.suspend(() => {

@@ -46,6 +46,26 @@ describe("Journal", () => {
     }).pipe(Effect.provide(NodeContext.layer))
   )
 
+  it.scoped("what has no written form is an error that names the rollout, and leaves the journal as it was", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* fs.makeTempDirectoryScoped()
+      const journal = yield* open(directory)
+      const odd = [
+        rollout({ id: "odd", rewards: { exact: "1" as unknown as number } }),
+        rollout({ id: "odd", trace: undefined as never })
+      ]
+      for (const one of odd) {
+        const error = yield* Effect.flip(journal.append(1, one))
+        expect(error._tag).toBe("JournalError")
+        expect(error.message).toContain("rollout odd cannot be written down: ")
+      }
+      expect((yield* Effect.flip(journal.append(1, odd[0]!))).message).toContain("rewards.exact: Expected number")
+      yield* journal.append(1, rollout({ id: "a" }))
+      expect(Option.isSome((yield* open(directory)).find("a"))).toBe(true)
+    }).pipe(Effect.provide(NodeContext.layer))
+  )
+
   it.scoped("a line cut by a kill never happened, and what follows it is whole", () =>
     Effect.gen(function* () {
       const fs = yield* FileSystem.FileSystem

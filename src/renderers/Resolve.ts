@@ -80,6 +80,10 @@ const templateOf = (config: unknown): string | undefined => {
 
 const read = (file: string) => Effect.either(Effect.tryPromise(() => readFile(file, "utf8")))
 
+/** A template of its own goes before the one that the tokenizer's configuration holds. */
+const adviceFor = (directory: string) =>
+  `if the model speaks ${names.join(" or ")}, write that format's chat template to ${join(directory, "chat_template.jinja")}`
+
 const readTemplate = (directory: string): Effect.Effect<string, RendererError> =>
   Effect.gen(function* () {
     const separate = yield* read(join(directory, "chat_template.jinja"))
@@ -87,7 +91,7 @@ const readTemplate = (directory: string): Effect.Effect<string, RendererError> =
     const file = join(directory, "tokenizer_config.json")
     const config = yield* read(file)
     const refuse = (reason: string) =>
-      new RendererError({ renderer: "auto", reason: `${reason}; set renderer to ${names.join(" or ")}` })
+      new RendererError({ renderer: "auto", reason: `${reason}; ${adviceFor(directory)}` })
     if (Either.isLeft(config)) return yield* refuse(`${file} cannot be read`)
     const parsed = Either.try((): unknown => JSON.parse(config.right))
     if (Either.isLeft(parsed)) return yield* refuse(`${file} is not JSON`)
@@ -109,7 +113,7 @@ export const fromDirectory = (
     if (name !== "auto") return yield* fromName(name, tokenizer)
     const found = ofTemplate(yield* readTemplate(directory))
     if (found !== undefined) return yield* fromName(found, tokenizer)
-    const reason = `the chat template of ${directory} is of no known format; set renderer to ${names.join(" or ")}`
+    const reason = `the chat template of ${directory} is of no known format; ${adviceFor(directory)}`
     return yield* new RendererError({ renderer: name, reason })
   })
 

@@ -89,6 +89,9 @@ describe("model directories", () => {
         const error = yield* Effect.flip(nameOf(files))
         expect(error.message).toContain(expected[index])
         expect(error.message).toContain("chatml or qwen3")
+        // What it advises is a file that is read, and no key of a configuration, which has none.
+        expect(error.message).toMatch(/write that format's chat template to .*chat_template\.jinja/)
+        expect(error.message).not.toContain("set renderer")
       }
     })
   )
