@@ -227,11 +227,12 @@ export const evaluate = (
     threads: threadsOf(trainer.engine.threads),
     maxSequenceLength: orchestrator.seqLen
   }).pipe(Layer.provideMerge(Policy.layerText(model)), Layer.merge(Permits.layer(orchestrator.maxInflight)))
-  const sources = Effect.zipRight(ModelConfig.read(model), evaluationsOf(config, options))
-  return Stream.unwrap(Effect.map(sources, Stream.fromIterable)).pipe(
+  const reports = Stream.unwrap(Effect.map(evaluationsOf(config, options), Stream.fromIterable)).pipe(
     Stream.mapEffect((evaluation) => Evaluation.run({ ...evaluation.options, model })),
     Stream.provideSomeLayer(layer)
   )
+  // A directory that holds no model is told as that, and not by the first of its files that is missed.
+  return Stream.unwrap(Effect.as(ModelConfig.read(model), reports))
 }
 
 /**

@@ -207,6 +207,10 @@ describe("Run", () => {
           })
         )
         expect(small).toMatch(/ids up to 262.*vocab_size 262/)
+        const nowhere = Effect.flatMap(load(directory), (config) =>
+          Effect.exit(Stream.runDrain(Run.evaluate(config, { model: `${directory}/nowhere` })))
+        )
+        expect(failure(yield* nowhere)).toMatch(/model .*nowhere.*config\.json/)
         const gone = yield* broken("gone", (path) => fs.remove(path, { recursive: true }))
         expect(gone).toMatch(/gone/)
         expect(yield* fs.exists(`${directory}/runs`)).toBe(false)

@@ -127,6 +127,25 @@ describe("primerl sft", () => {
   )
 })
 
+describe("an interrupted command", () => {
+  it.effect("says where its files are, and how training goes on", () =>
+    Effect.gen(function* () {
+      const started = () =>
+        Effect.succeed({ directory: "/r", done: 0, rewards: [], steps: Stream.fromEffect(Effect.interrupt) })
+      const sfted = yield* run(["sft", "s.toml"], { "s.toml": sft }, { sft: started })
+      expect([sfted.code, sfted.error]).toEqual([
+        130,
+        "interrupted; its files, the newest checkpoint included, are in /r\n"
+      ])
+      const trained = yield* run(["train", "rl.toml"], { "rl.toml": rl }, { train: started })
+      expect([trained.code, trained.error]).toEqual([
+        130,
+        "interrupted; the same command with --resume goes on from /r\n"
+      ])
+    })
+  )
+})
+
 describe("primerl eval", () => {
   it.effect("evaluates the directory and the number of examples that it is given", () =>
     Effect.gen(function* () {
