@@ -3,7 +3,10 @@
  * all of its members have ended, and is then scored. Invariant: the sets of a rollout follow from what is planned, never
  * from the order in which rollouts end.
  */
+import * as Data from "effect/Data"
+import * as Either from "effect/Either"
 import type { Credit } from "./Credit.ts"
+import { inWords } from "./internal/inWords.ts"
 import type { Planned, Rollout } from "./Rollout.ts"
 
 /** A set that a rollout belongs to, and how many rollouts were planned for it. @category model */
@@ -27,6 +30,31 @@ export interface Rule {
   /** Lets a set open early, as a quorum does. A set always opens when every member has ended. */
   readonly opens?: ((set: Progress) => boolean) | undefined
 }
+
+/** A rule that threw, or that named no sets. It costs the rollouts concerned, never the run. @category errors */
+export class RuleError extends Data.TaggedError("RuleError")<{ readonly rule: string; readonly reason: string }> {
+  override get message() {
+    return `rule "${this.rule}": ${this.reason}`
+  }
+}
+
+const asked = <A>(rule: Rule, ask: () => A): Either.Either<A, RuleError> =>
+  Either.try({ try: ask, catch: (cause) => new RuleError({ rule: rule.name, reason: inWords(cause) }) })
+
+const isMembership = (value: Partial<Membership> | null | undefined): value is Membership =>
+  typeof value?.key === "string" && Number.isInteger(value.size) && value.size! >= 1
+
+/** The sets of a planned rollout, as its rule names them; the rule may be plain JavaScript of the user's. @category rules */
+export const membershipsOf = (rule: Rule, member: Planned): Either.Either<ReadonlyArray<Membership>, RuleError> =>
+  Either.filterOrLeft(
+    asked(rule, () => rule.of(member)),
+    (found) => Array.isArray(found) && found.every(isMembership),
+    () => new RuleError({ rule: rule.name, reason: "`of` gave no list of sets { key: text, size: whole number ≥ 1 }" })
+  )
+
+/** Whether a set opens before all of its members have ended. @category rules */
+export const opensEarly = (rule: Rule, set: Progress): Either.Either<boolean, RuleError> =>
+  asked(rule, () => rule.opens?.(set) === true)
 
 /** A rollout with its credit so far. @category model */
 export interface Scored {

@@ -48,7 +48,8 @@ const missing = (cause: unknown) => (cause instanceof Error ? missingPackage(cau
 
 const words = (cause: unknown) => {
   const said = cause instanceof Error ? `${cause.name}: ${cause.message}` : inWords(cause)
-  return missing(cause) === undefined ? said : `${said}; install primerl beside it`
+  // Without the list of requires behind the first line.
+  return missing(cause) === undefined ? said : `${said.split("\n")[0]}; install primerl beside it`
 }
 
 /** Says of an effect that takes long, once, that it is still at it. */

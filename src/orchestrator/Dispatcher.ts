@@ -4,6 +4,7 @@
  */
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Mailbox from "effect/Mailbox"
 import * as Option from "effect/Option"
@@ -11,7 +12,7 @@ import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { Algorithm } from "../Algorithm.ts"
-import type * as DependentSet from "../DependentSet.ts"
+import * as DependentSet from "../DependentSet.ts"
 import { Journal, JournalError } from "../Journal.ts"
 import * as Permits from "../Permits.ts"
 import * as Pipeline from "../Pipeline.ts"
@@ -50,11 +51,15 @@ interface Input<E, R, R2> {
   readonly rule: DependentSet.Rule
 }
 
+/** A rollout whose rule breaks waits for no set: it ends with what the rule threw. */
+const setsOf = (rule: DependentSet.Rule, one: Planned) =>
+  Either.getOrElse(DependentSet.membershipsOf(rule, one), () => [])
+
 /** Sets of `rule` that what is planned leaves without some of their members: a step would wait for them for ever. */
 const openSet = (rule: DependentSet.Rule, planned: ReadonlyArray<Planned>) => {
   if (rule.opens !== undefined) return undefined
   const members = new Map<string, { readonly size: number; count: number }>()
-  for (const { key, size } of planned.flatMap((one) => rule.of(one))) {
+  for (const { key, size } of planned.flatMap((one) => setsOf(rule, one))) {
     const set = members.get(key) ?? { size, count: 0 }
     set.count++
     members.set(key, set)

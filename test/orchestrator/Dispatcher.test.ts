@@ -108,4 +108,27 @@ describe("Dispatcher", () => {
       expect(whole).toHaveLength(24)
     }).pipe(Effect.provide(services))
   )
+
+  it.scoped("a rule of the user's own that throws costs the rollouts it was asked about, and not the run", () =>
+    Effect.gen(function* () {
+      const moody = define({
+        type: "moody",
+        actionLoss: "rl",
+        dependsOn: DependentSet.make({
+          name: "by label",
+          of: ({ id, sequence }) => {
+            if (sequence === 1) throw new Error("it has no label")
+            return [{ key: id, size: 1 }]
+          }
+        }),
+        hooks: () => ({ scoreGroup: (members) => members.map(() => Credit.uniform(1)) })
+      })
+      const dispatcher = yield* Dispatcher.make([source("math", moody.layer())], Effect.succeed(0))
+      const [first, second] = yield* dispatcher.run(1, planned("math", 2))
+      expect(first!._tag).toBe("Compiled")
+      expect(second).toMatchObject({
+        reason: { _tag: "Failed", blame: "algorithm", message: 'rule "by label": it has no label' }
+      })
+    }).pipe(Effect.provide(services))
+  )
 })

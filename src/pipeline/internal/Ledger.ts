@@ -7,7 +7,8 @@ import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Credit from "../../Credit.ts"
 import type { Membership, Progress, Rule, Scored } from "../../DependentSet.ts"
-import { type Absent, absent, type Planned, type Reason, type Rollout } from "../../Rollout.ts"
+import * as DependentSet from "../../DependentSet.ts"
+import { type Absent, absent, type Reason, type Rollout } from "../../Rollout.ts"
 import { failed } from "./failure.ts"
 
 /** A set on its way. */
@@ -19,8 +20,8 @@ export interface Entry extends Membership {
   opened: Progress | undefined
   /** the input ended before the members did */
   cut: boolean
-  /** what the rule threw when it was asked whether the set opens */
-  broken: { readonly cause: unknown } | undefined
+  /** why the rule could not say whether the set opens */
+  broken: DependentSet.RuleError | undefined
   /** a fiber waits for it, or is about to */
   awaited: boolean
   wake: (() => void) | undefined
@@ -58,21 +59,12 @@ export interface Ledger {
   readonly pending: () => number
 }
 
-const isMembership = (value: Partial<Membership> | null | undefined): value is Membership =>
-  typeof value?.key === "string" && Number.isInteger(value.size) && value.size! >= 1
-
 const progress = ({ absent, key, members, size }: Entry): Progress => ({ key, size, arrived: members.length, absent })
 
 const withCredits = ({ credits, scored }: Pending): Scored => {
   let credit = scored.credit
   for (const one of credits.values()) credit = Credit.combine(credit, one)
   return { _tag: "Scored", rollout: scored.rollout, credit }
-}
-
-const membershipsOf = (rule: Rule, planned: Planned): ReadonlyArray<Membership> => {
-  const found: unknown = rule.of(planned)
-  if (Array.isArray(found) && found.every(isMembership)) return found
-  throw new TypeError("`of` gave no list of sets, each { key: a text, size: a whole number, at least 1 }")
 }
 
 export const make = (rule: Rule): Ledger => {
@@ -102,17 +94,17 @@ export const make = (rule: Rule): Ledger => {
   /** A set whose rule breaks opens at once: its members are absent, and nobody waits for it for ever. */
   const opensEarly = (entry: Entry): boolean => {
     if (rule.opens === undefined) return false
-    const asked = Either.try({ try: () => rule.opens?.(progress(entry)), catch: (cause) => cause })
-    if (Either.isLeft(asked)) entry.broken = { cause: asked.left }
-    return Either.isLeft(asked) || asked.right === true
+    const opens = DependentSet.opensEarly(rule, progress(entry))
+    if (Either.isLeft(opens)) entry.broken = opens.left
+    return Either.getOrElse(opens, () => true)
   }
 
   const endOne = (item: Scored | Absent, seen: Array<Entry>, opened: Array<Entry>, final: Array<Scored | Absent>) => {
     const planned = item._tag === "Absent" ? item.planned : item.rollout
     if (pending.has(planned.id)) throw new Error(`rollout ${planned.id} ended twice: its credit would count twice`)
-    const named = Either.try({ try: () => membershipsOf(rule, planned), catch: (cause) => cause })
+    const named = DependentSet.membershipsOf(rule, planned)
     if (Either.isLeft(named)) {
-      final.push(item._tag === "Absent" ? item : failed(planned, named.left, `rule "${rule.name}"`))
+      final.push(item._tag === "Absent" ? item : failed(planned, named.left))
       return
     }
     const memberships = named.right
@@ -166,7 +158,7 @@ export const make = (rule: Rule): Ledger => {
           const missing = entry.size - entry.members.length - entry.absent
           mine.failed ??= { _tag: "Incomplete", set: entry.key, missing }
         } else if (entry.broken !== undefined) {
-          mine.failed ??= failed(rollout, entry.broken.cause, `rule "${rule.name}"`).reason
+          mine.failed ??= failed(rollout, entry.broken).reason
         } else if (Exit.isSuccess(credits)) mine.credits.set(entry.key, credits.value[i]!)
         else mine.failed ??= failed(rollout, credits.cause).reason
         mine.sets--

@@ -11,12 +11,6 @@ const why = (failure: unknown): string => {
   return `${defect ? "defect: " : ""}${inWords(squashed)}`
 }
 
-/** An absence that blames the algorithm; `where` is left out when the failure says it itself. */
-export const failed = (planned: Planned, failure: unknown, where?: string): Absent => {
-  const words = why(failure)
-  return absent(planned, {
-    _tag: "Failed",
-    blame: "algorithm",
-    message: where === undefined ? words : `${where}: ${words}`
-  })
-}
+/** An absence that blames the algorithm. */
+export const failed = (planned: Planned, failure: unknown): Absent =>
+  absent(planned, { _tag: "Failed", blame: "algorithm", message: why(failure) })
