@@ -6,8 +6,8 @@ import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import type { Message } from "./Message.ts"
 import * as MicroBatch from "./MicroBatch.ts"
-import type { Rendered } from "./Renderer.ts"
-import { Renderer } from "./Renderer.ts"
+import { type Rendered, Renderer, type RendererService } from "./Renderer.ts"
+
 import type { SftReport } from "./Report.ts"
 import { Trainer } from "./Trainer/Trainer.ts"
 import * as TrainingSample from "./TrainingSample.ts"
@@ -52,6 +52,17 @@ export interface Options<E, R> {
   readonly maxSequenceLength: number
 }
 
+/** A message that the chat format cannot say is an error that shows the conversation, not a defect. */
+const rendered = (renderer: RendererService, messages: ReadonlyArray<Message>, step: number) =>
+  Effect.try({
+    try: () => renderer.render(messages),
+    catch: (cause) =>
+      new FineTuningError({
+        step,
+        reason: `${cause instanceof Error ? cause.message : String(cause)}, in ${JSON.stringify(messages).slice(0, 200)}`
+      })
+  })
+
 /** Training as a stream: each element is one finished step. @category constructors */
 export const steps = <E, R>(options: Options<E, R>) =>
   Stream.unwrap(
@@ -63,7 +74,9 @@ export const steps = <E, R>(options: Options<E, R>) =>
         step: number
       ) {
         const started = yield* Clock.currentTimeMillis
-        const samples = conversations.map((messages, i) => sample(`${step}/${i}`, renderer.render(messages)))
+        const samples = yield* Effect.forEach(conversations, (messages, i) =>
+          Effect.map(rendered(renderer, messages, step), (tokens) => sample(`${step}/${i}`, tokens))
+        )
         const { maxSequenceLength } = options
         const packed = MicroBatch.pack(samples, { maxSequenceLength })
         if (packed.counts.ce === 0) {

@@ -6,7 +6,7 @@ import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
 import * as FineTuning from "../src/FineTuning.ts"
 import type { Message } from "../src/Message.ts"
-import { Renderer } from "../src/Renderer.ts"
+import { Renderer, RendererError } from "../src/Renderer.ts"
 import * as Mock from "../src/Trainer/Mock.ts"
 import * as PackedLoss from "../src/Trainer/PackedLoss.ts"
 import { layerRenderer } from "./doubles/byteChat.ts"
@@ -56,4 +56,21 @@ describe("fine-tuning", () => {
         expect(yield* reports(false)).toMatchObject([{ optimizerApplied: false }])
       })
   )
+
+  it.effect("a conversation that the chat format cannot say is an error that shows it", () => {
+    const mute = Layer.map(layerRenderer, (context) => {
+      const renderer = Context.get(context, Renderer)
+      const render = () => {
+        throw new RendererError({ renderer: "mute", reason: "there are no messages to render" })
+      }
+      return Context.make(Renderer, { ...renderer, render })
+    })
+    return Effect.gen(function* () {
+      const conversations = Stream.make(talk(["user", "unsayable"]))
+      const options = { conversations, steps: 1, batchSize: 1, maxSequenceLength: 64 }
+      const error = yield* Effect.flip(Stream.runDrain(FineTuning.steps(options)))
+      expect(error).toBeInstanceOf(FineTuning.FineTuningError)
+      expect(error.message).toMatch(/no messages to render.*unsayable/)
+    }).pipe(Effect.provide(mute), Effect.provide(layer(true)))
+  })
 })
