@@ -1,5 +1,6 @@
 /** `primerl plan`: what the files amount to, and what follows from it. */
 import * as Command from "@effect/cli/Command"
+import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
 import type { Finding, TrainDraft } from "../src/Config.ts"
 import { Output } from "./Output.ts"
@@ -27,6 +28,10 @@ export const command = Command.make("plan", { files, set }, ({ files, set }) =>
         return findings.filter((finding) => !isEnvironment(finding))
       })
     const plan = yield* loadAny(files, set, { train: check })
+    const fs = yield* FileSystem.FileSystem
+    const { name } = plan.config.model
+    const isThere = name === undefined || (yield* Effect.orElseSucceed(fs.exists(`${name}/config.json`), () => false))
+    if (!isThere) notes.push(`model.name: there is no model directory ${name}`)
     yield* write(text(plan, notes))
     yield* written
   })

@@ -22,9 +22,9 @@ export const command = Command.make("sft", { files, set }, ({ files, set }) =>
     yield* write(`run folder: ${directory}\n`)
     yield* show(display, config.maxSteps, steps).pipe(
       Effect.onInterrupt(() =>
-        writeError(`interrupted; its files, the newest checkpoint included, are in ${directory}\n`)
+        writeError(`interrupted; its files, and the checkpoints that [ckpt] asked for, are in ${directory}\n`)
       )
     )
-    if (config.saveTo !== undefined) yield* write(`policy: ${config.saveTo}\n`)
+    yield* write(`policy: ${config.saveTo ?? `${directory}/checkpoints/step_${config.maxSteps}`}\n`)
   }).pipe(Effect.scoped)
 ).pipe(Command.withDescription("Trains a policy on demonstrations."))

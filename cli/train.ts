@@ -21,6 +21,13 @@ export const command = Command.make("train", { files, set, resume }, ({ files, s
     const { write, writeError } = yield* Output
     const { directory, done, rewards, steps } = yield* runs.train(config, { resume })
     yield* write(`run folder: ${directory}\n`)
+    if (resume && done < config.maxSteps) {
+      yield* write(
+        done > 0
+          ? `going on after step ${done}\n`
+          : "no checkpoint yet: beginning again, with what was already rolled out\n"
+      )
+    }
     if (done >= config.maxSteps) {
       yield* write(`nothing left to do: ${done} of ${config.maxSteps} steps are done\n`)
       return yield* Stream.runDrain(steps)

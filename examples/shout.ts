@@ -1,25 +1,8 @@
-import { Console, Effect, Stream } from "effect"
-import { Engine, Environment, Grpo, Orchestrator, Trainer } from "primerl"
+/** Answer in capitals: an environment of one's own, named from a configuration by its path. */
+import { Environment } from "primerl"
 
-const shout = Environment.make({
+export default Environment.make({
   name: "shout",
   tasks: [{ prompt: "all hands on deck" }, { prompt: "the sea was calm" }, { prompt: "he said nothing" }],
   reward: (task, { reply }) => (reply === task.prompt.toUpperCase() ? 1 : 0)
 })
-
-const training = Orchestrator.steps({
-  sources: [{ environment: shout, algorithm: Grpo.layer(), groupSize: 8 }],
-  steps: 20,
-  batchSize: 48
-})
-
-const program = Effect.gen(function* () {
-  yield* Stream.runForEach(training, ({ reward, step }) => Console.log(`step ${step}  reward ${reward.toFixed(2)}`))
-  const trainer = yield* Trainer.Trainer
-  yield* trainer.save("./shouting-policy")
-})
-
-await program.pipe(
-  Effect.provide(Engine.layerCpu({ model: "./examples/reverse-text/policy", training: { learningRate: 2e-4 } })),
-  Effect.runPromise
-)

@@ -48,6 +48,8 @@ export interface Options<E, R> {
   readonly steps: number
   /** first step of this process: one more than the step it resumes from (1) */
   readonly firstStep?: number | undefined
+  /** reward of the step before the first, where there was one */
+  readonly previousReward?: number | undefined
   /** the first step's rollouts come from the weights that it starts from, as the older ones are gone (false) */
   readonly fresh?: boolean | undefined
   /** rollouts per step that count: groups are whole, so a step may hold a few more (128) */
@@ -231,7 +233,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
       if (firstStep > steps) return Stream.empty
       const begin = Effect.map(
         Effect.forkIn(fill(firstStep), scope),
-        (filling): Position<E> => ({ step: firstStep, emptyBatches: 0, reward: undefined, filling })
+        (filling): Position<E> => ({ step: firstStep, emptyBatches: 0, reward: options.previousReward, filling })
       )
       const next = (at: Position<E>) => (at.step > steps ? Effect.succeedNone : Effect.asSome(traced(at)))
       // A stream keeps its seed: a position would keep the first step's rollouts for as long as the run goes.

@@ -12,7 +12,7 @@ export interface StepReport {
   /** steps of the whole run */
   readonly steps: number
   readonly reward: number
-  /** reward minus that of the step before; 0 at the first */
+  /** reward minus that of the step before */
   readonly rewardChange: number
   /** what was minimised, and its parts, each over its own members */
   readonly loss: { readonly total: number; readonly rl: number; readonly ce: number; readonly refKl: number }

@@ -127,6 +127,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
       steps: maxSteps,
       firstStep: (resumedFrom ?? 0) + 1,
       fresh: restored !== undefined && !restored.ahead,
+      previousReward: rewards.at(-1),
       batchSize: orchestrator.batchSize,
       maxSequenceLength: trainer.model.seqLen,
       lag: orchestrator.offPolicy.maxSteps === 0 ? 0 : 1,

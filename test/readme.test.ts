@@ -1,11 +1,11 @@
 import { execFileSync } from "node:child_process"
-import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import beatTheGroup from "../examples/beat-the-group.ts"
+import rloo from "../examples/rloo.ts"
 import { advantages, group, score } from "../src/testing/index.ts"
 
 const read = (path: string) => readFileSync(new URL(`../${path}`, import.meta.url), "utf8")
@@ -13,7 +13,7 @@ const blocks = Array.from(read("README.md").matchAll(/```ts\n(.*?)```/gs), ([, c
 
 describe("README", () => {
   it("shows the examples as they are in the repository, where they are compiled", () => {
-    expect(blocks).toEqual([read("examples/shout.ts"), read("examples/beat-the-group.ts")])
+    expect(blocks).toEqual([read("examples/program.ts"), read("examples/rloo.ts")])
   })
 
   it("names only files, commands and scripts that there are", () => {
@@ -28,8 +28,8 @@ describe("README", () => {
 
   it.effect("the example algorithm does what it says", () =>
     Effect.gen(function* () {
-      const outcomes = yield* score(beatTheGroup.layer(), group([1, 0.25, 0]))
-      expect(Object.values(advantages(outcomes))).toEqual([0.75, -0.75, -1])
+      const outcomes = yield* score(rloo.layer(), group([1, 0.25, 0]))
+      expect(Object.values(advantages(outcomes))).toEqual([0.875, -0.25, -0.625])
     })
   )
 
@@ -37,11 +37,12 @@ describe("README", () => {
     const root = fileURLToPath(new URL("..", import.meta.url))
     const directory = mkdtempSync(join(tmpdir(), "primerl-readme-"))
     try {
-      symlinkSync(join(root, "examples"), join(directory, "examples"))
+      mkdirSync(join(directory, "node_modules"))
+      symlinkSync(root, join(directory, "node_modules/primerl"))
       const program = [
         join(root, "node_modules/vite-node/vite-node.mjs"),
         ...["--root", root, "--config", join(root, "vitest.config.ts")],
-        join(root, "examples/shout.ts")
+        join(root, "examples/program.ts")
       ]
       const printed = execFileSync(process.execPath, program, { cwd: directory, encoding: "utf8" })
       const rewards = Array.from(printed.matchAll(/^step \d+ {2}reward (\d\.\d\d)$/gm), ([, reward]) => Number(reward))

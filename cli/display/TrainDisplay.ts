@@ -2,7 +2,8 @@
 import type { StepReport } from "../../src/Report.ts"
 import type { Column } from "./Columns.ts"
 import type { Display } from "./Display.ts"
-import { fixed, large, short, signed } from "./Numbers.ts"
+import { score } from "./EvalText.ts"
+import { counts, fixed, large, short, signed } from "./Numbers.ts"
 import { quoted, shorter } from "./Place.ts"
 
 type Reports = ReadonlyArray<StepReport>
@@ -41,7 +42,7 @@ const columns = (reports: Reports): ReadonlyArray<Column<StepReport>> => {
       "change",
       6,
       90,
-      ({ rewardChange }) => signed(rewardChange, 3),
+      ({ rewardChange }) => (Number.isNaN(rewardChange) ? "-" : signed(rewardChange, 3)),
       ({ rewardChange }) => (rewardChange > 0 ? "green" : rewardChange < 0 ? "red" : undefined)
     ),
     column(
@@ -78,9 +79,9 @@ const columns = (reports: Reports): ReadonlyArray<Column<StepReport>> => {
 }
 
 /** Why the first of them; the rest is in the run's rollouts. */
-const because = (words: string | undefined): string => {
-  const [line = ""] = (words ?? "").split("\n")
-  return line === "" ? "" : ` (${line.length > 100 ? `${line.slice(0, 99)}…` : line})`
+const because = (words: string): string => {
+  const [line = ""] = words.split("\n")
+  return line.length > 100 ? `${line.slice(0, 99)}…` : line
 }
 
 const remark = ({
@@ -98,12 +99,9 @@ const remark = ({
       ? ""
       : `weights unchanged: ${Number.isFinite(gradNorm) ? "the step" : "the gradient"} was not finite`,
     rollouts > 0 && zeroSignal === rollouts ? "weights unchanged: every credit is 0" : "",
-    ...evaluations.map(
-      ({ name, reward }) => `eval ${name}: ${fixed(reward.mean, 3)} ± ${fixed(reward.standardError, 3)}`
-    ),
-    ...Object.entries(absent).flatMap(([kind, count]) =>
-      count === 0 ? [] : [`absent: ${kind} ${count}${because(firstAbsences[kind])}`]
-    )
+    ...evaluations.map((one) => `eval ${one.name}: ${score(one)}`),
+    counts(absent) === "" ? "" : `absent: ${counts(absent)}`,
+    ...Object.values(firstAbsences).map(because)
   ]
     .filter((text) => text !== "")
     .join("; ")

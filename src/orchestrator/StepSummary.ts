@@ -67,7 +67,8 @@ export const failing = (items: ReadonlyArray<Item>, rate: number): string | unde
   }
   for (const [source, { ended, failed, last }] of sources) {
     if (failed / ended > rate) {
-      return `${failed} of ${ended} rollouts of "${source}" failed, more than max_error_rate ${rate} allows; the last one: ${last}`
+      const tally = absences(items.filter((item) => plannedOf(item).source === source))
+      return `${failed} of ${ended} rollouts of "${source}" failed, more than max_error_rate ${rate} allows (${tally}); the last one: ${last}`
     }
   }
   return undefined
@@ -144,7 +145,7 @@ export const report = (of: {
     step,
     steps,
     reward,
-    rewardChange: of.previous === undefined ? 0 : reward - of.previous,
+    rewardChange: of.previous === undefined ? Number.NaN : reward - of.previous,
     ...(trained === undefined ? unmeasured : measured(trained)),
     trainableShare: packed.tokens === 0 ? 0 : memberTokens(packed) / packed.tokens,
     staleness: { mean: mean(ages), max: ages.reduce((oldest, age) => Math.max(oldest, age), 0) },

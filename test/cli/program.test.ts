@@ -135,7 +135,7 @@ describe("an interrupted command", () => {
       const sfted = yield* run(["sft", "s.toml"], { "s.toml": sft }, { sft: started })
       expect([sfted.code, sfted.error]).toEqual([
         130,
-        "interrupted; its files, the newest checkpoint included, are in /r\n"
+        "interrupted; its files, and the checkpoints that [ckpt] asked for, are in /r\n"
       ])
       const trained = yield* run(["train", "rl.toml"], { "rl.toml": rl }, { train: started })
       expect([trained.code, trained.error]).toEqual([
