@@ -265,6 +265,12 @@ export const rollout = (
 ): Effect.Effect<Ended, never, Inference | Renderer> =>
   made("run", () => environment.run(planned, options)).pipe(
     Effect.filterOrDieMessage(isEnded, "its run gave no rollout and no absence"),
+    Effect.tap((ended) => {
+      const { id } = ended._tag === "Absent" ? ended.planned : ended
+      return id === planned.id
+        ? Effect.void
+        : Effect.dieMessage(`its run gave rollout ${inWords(id)}, and was asked for ${planned.id}`)
+    }),
     Effect.withSpan("Environment.rollout", { attributes: { rollout: planned.id, environment: environment.name } }),
     Effect.interruptible,
     Effect.catchAllCause((cause) =>

@@ -22,7 +22,7 @@ import * as StepSummary from "./orchestrator/StepSummary.ts"
 import type { Permits } from "./Permits.ts"
 import { plannedOf } from "./pipeline/items.ts"
 import type { Renderer } from "./Renderer.ts"
-import type { EvalReport } from "./Report.ts"
+import type { EvalReport, StepReport } from "./Report.ts"
 import type * as Rollout from "./Rollout.ts"
 import * as Sampler from "./Sampler.ts"
 import * as State from "./State.ts"
@@ -42,7 +42,7 @@ export interface Source<E, R> {
 }
 
 /** What is trained on, for how long, and when the run must stop. @category model */
-export interface Options<E, R> {
+export interface Options<E, R, E2 = never> {
   readonly sources: ReadonlyArray<Source<E, R>>
   /** optimiser steps in the whole run */
   readonly steps: number
@@ -67,6 +67,8 @@ export interface Options<E, R> {
   readonly evaluate?:
     | ((step: number) => Effect.Effect<ReadonlyArray<EvalReport>, never, Inference | Renderer | Permits>)
     | undefined
+  /** what is done with a finished step before its checkpoint: one that has a checkpoint has been told */
+  readonly record?: ((report: StepReport) => Effect.Effect<void, E2>) | undefined
   /** steps in a row without any signal after which the run stops (10) */
   readonly maxEmptyBatches?: number | undefined
 }
@@ -101,7 +103,7 @@ interface Position<E> {
 }
 
 /** Training as a stream: each element is one finished step; pulling it runs it. @category constructors */
-export const steps = <E, R>(options: Options<E, R>) =>
+export const steps = <E, R, E2 = never>(options: Options<E, R, E2>) =>
   Stream.unwrapScoped(
     Effect.gen(function* () {
       const {
@@ -204,9 +206,6 @@ export const steps = <E, R>(options: Options<E, R>) =>
         yield* inference.adopt(yield* trainer.publish(step))
         yield* Ref.set(serving, step)
         const evaluations = options.evaluate === undefined ? [] : yield* options.evaluate(step)
-        // A checkpoint promises that the next step's rollouts are journaled.
-        if (!aheadFailed) yield* checkpoints.afterStep({ step, steps, ahead: ahead !== undefined, state: snapshot })
-
         const seconds = ((yield* Clock.currentTimeMillis) - started) / 1000
         const report = StepSummary.report({
           step,
@@ -218,6 +217,10 @@ export const steps = <E, R>(options: Options<E, R>) =>
           previous: at.reward,
           evaluations
         })
+        // A run goes on behind its checkpoint, so what is told of the step must be there before it.
+        if (options.record !== undefined) yield* options.record(report)
+        // A checkpoint promises that the next step's rollouts are journaled.
+        if (!aheadFailed) yield* checkpoints.afterStep({ step, steps, ahead: ahead !== undefined, state: snapshot })
         const next: Position<E> = {
           step: step + 1,
           emptyBatches,

@@ -4,6 +4,7 @@
  */
 
 import * as os from "node:os"
+import * as FileSystem from "@effect/platform/FileSystem"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -120,6 +121,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         ({ options }) => Evaluation.run({ ...options, model: `step ${step}`, policyVersion: step })
       )
 
+    const fs = yield* FileSystem.FileSystem
     const begun = yield* Clock.currentTimeMillis
     const seen = [...rewards]
     const steps = Orchestrator.steps({
@@ -133,12 +135,11 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
       lag: orchestrator.offPolicy.maxSteps === 0 ? 0 : 1,
       seed,
       maxErrorRate: orchestrator.maxErrorRate,
-      evaluate
+      evaluate,
+      record: (report) =>
+        Effect.provideService(MetricsFile.append(directory.metrics, Metrics.row(report)), FileSystem.FileSystem, fs)
     }).pipe(
-      Stream.tap((report) => {
-        seen.push(report.reward)
-        return MetricsFile.append(directory.metrics, Metrics.row(report))
-      }),
+      Stream.tap((report) => Effect.sync(() => seen.push(report.reward))),
       LastStep.check(directory.checkpoints),
       Stream.onDone(() =>
         Effect.catchAll(Summary.write(directory, seen, begun), ({ message }) =>

@@ -10,7 +10,7 @@ import * as Harness from "../src/Harness.ts"
 import { InferenceError } from "../src/Inference.ts"
 import { Renderer, RendererError } from "../src/Renderer.ts"
 import type { Absent, Ended, Planned, Rollout } from "../src/Rollout.ts"
-import { trainableTokens } from "../src/Rollout.ts"
+import { absent, trainableTokens } from "../src/Rollout.ts"
 import { Runtime, RuntimeError } from "../src/Runtime.ts"
 import * as Trace from "../src/Trace.ts"
 import { bytes, END, layerPolicy, layerRenderer, type Request, textOf } from "./doubles/byteChat.ts"
@@ -289,6 +289,10 @@ describe("blame", () => {
         const ways: ReadonlyArray<readonly [() => unknown, RegExp]> = [
           [() => undefined, /its run gave undefined, and no Effect/],
           [() => Effect.succeed({ reward: 1 }), /its run gave no rollout and no absence/],
+          [
+            () => Effect.succeed(absent(planned(echo, { id: "another" }), { _tag: "Cancelled", why: "stale" })),
+            /its run gave rollout another, and was asked for/
+          ],
           [() => Effect.interrupt, /it interrupted itself/],
           [
             () => {

@@ -15,6 +15,7 @@ import * as Journal from "../src/Journal.ts"
 import type { MicroBatch } from "../src/MicroBatch.ts"
 import * as Orchestrator from "../src/Orchestrator.ts"
 import * as Permits from "../src/Permits.ts"
+import type { StepReport } from "../src/Report.ts"
 import type { Ended } from "../src/Rollout.ts"
 import * as State from "../src/State.ts"
 import * as Mock from "../src/Trainer/Mock.ts"
@@ -361,6 +362,21 @@ describe("Orchestrator", () => {
         })
       yield* collect(Orchestrator.steps({ ...base, sources: [source], evaluate }))
       expect(due).toEqual([2, 4])
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("a step is recorded before its checkpoint: what a resumed run goes on behind has been told", () => {
+    const { layer, seen } = setup()
+    return Effect.gen(function* () {
+      const order: Array<readonly [step: number, checkpoints: number]> = []
+      const record = ({ step }: StepReport) => Effect.sync(() => void order.push([step, seen.checkpoints.length]))
+      yield* collect(Orchestrator.steps({ ...base, sources: [source], record }))
+      expect(order).toEqual([
+        [1, 0],
+        [2, 1],
+        [3, 2],
+        [4, 3]
+      ])
     }).pipe(Effect.provide(layer))
   })
 })

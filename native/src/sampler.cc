@@ -27,7 +27,11 @@ Draw Sampler::draw(const float* logits, int vocabSize, const Sampling& sampling,
     p[i] = std::exp((logits[i] - top) * scale);
     total += p[i];
   }
-  if (!std::isfinite(total) || !std::isfinite(top)) throw Error("ERR_NONFINITE", "the model's logits are not finite");
+  if (!std::isfinite(total) || !std::isfinite(top)) {
+    throw Error("ERR_NONFINITE",
+                "the model's logits are not finite: its weights are broken; lower the learning rate and go on from an "
+                "earlier checkpoint");
+  }
   const double logTotal = std::log(total);
   const auto result = [&](int32_t id) { return Draw{id, static_cast<float>((logits[id] - top) * scale - logTotal)}; };
   if (sampling.temperature <= 0) return result(best);

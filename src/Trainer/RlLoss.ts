@@ -110,7 +110,8 @@ const run = (loss: RlLoss, members: WeightedMembers) => {
   const { trainer, weights } = members
   const count = trainer.length
   const leaf = Grad.leaf(trainer)
-  const out = loss.loss({ ...members, trainer: leaf })
+  const out: PerMember | undefined = loss.loss({ ...members, trainer: leaf })
+  if (out === undefined) throw new TypeError("it returned nothing; return a Grad, or { loss, gradient }")
   const values = out instanceof Grad ? out.value : out.loss
   if (values.length !== count) throw new RangeError(`${values.length} losses for ${count} members; return one for each`)
   if (out instanceof Grad) out.backward(weights)
