@@ -2,6 +2,7 @@
  * What the native addon offers, as it is seen from TypeScript. Weights stay in native memory; jobs run on an engine's
  * own thread, in the order in which they were asked for, and never on the event loop.
  */
+import type { ModelShape } from "../MicroBatch.ts"
 
 /** Work in progress. `cancel` stops it at the next check; `done` then rejects with code "ERR_CANCELLED". @category model */
 export interface Job<A> {
@@ -18,14 +19,7 @@ export interface RopeScaling {
 }
 
 /** A decoder-only transformer of the Llama family. Sizes are counts, not bytes. @category model */
-export interface ModelConfig {
-  readonly hiddenSize: number
-  readonly intermediateSize: number
-  readonly layers: number
-  readonly heads: number
-  readonly kvHeads: number
-  readonly headDim: number
-  readonly vocabSize: number
+export interface ModelConfig extends ModelShape {
   readonly maxPositionEmbeddings: number
   readonly rmsNormEps: number
   readonly ropeTheta: number
