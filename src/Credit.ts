@@ -26,6 +26,8 @@ export interface Claim {
 /** All that is said of one rollout, in the order in which it was said. @category model */
 export interface Credit {
   readonly claims: ReadonlyArray<Claim>
+  /** what is worth counting about the rollout, by name; a step's metrics hold the sums */
+  readonly counts?: Readonly<Record<string, number>> | undefined
 }
 
 const claim = (stream: Stream, over: Claim["over"], values: Claim["values"]): Claim => ({
@@ -39,8 +41,21 @@ const claim = (stream: Stream, over: Claim["over"], values: Claim["values"]): Cl
 export const empty: Credit = { claims: [] }
 
 /** Both: associative, with `empty` as its neutral element. @category combinators */
-export const combine = (a: Credit, b: Credit): Credit =>
-  a.claims.length === 0 ? b : b.claims.length === 0 ? a : { claims: [...a.claims, ...b.claims] }
+export const combine = (a: Credit, b: Credit): Credit => {
+  const counts = sums(a.counts, b.counts)
+  const claims = a.claims.length === 0 ? b.claims : b.claims.length === 0 ? a.claims : [...a.claims, ...b.claims]
+  return counts === undefined ? { claims } : { claims, counts }
+}
+
+const sums = (a: Credit["counts"], b: Credit["counts"]): Credit["counts"] => {
+  if (a === undefined || b === undefined) return a ?? b
+  const total: Record<string, number> = { ...a }
+  for (const [name, count] of Object.entries(b)) total[name] = (total[name] ?? 0) + count
+  return total
+}
+
+/** The same credit, and one more of `name` in the step's metrics. @category combinators */
+export const counted = (credit: Credit, name: string): Credit => combine(credit, { claims: [], counts: { [name]: 1 } })
 
 /** One advantage for every sampled token. @category constructors */
 export const uniform = (advantage: number): Credit => ({ claims: [claim("advantages", "sampled", advantage)] })
@@ -122,5 +137,6 @@ export const actions = (component: "rl" | "ce" | "refKl"): Credit =>
 
 /** Marks who wrote the claims; the pipeline does it, an algorithm need not. @category combinators */
 export const by = (credit: Credit, writer: string): Credit => ({
+  ...credit,
   claims: credit.claims.map((claim) => ({ ...claim, writer }))
 })

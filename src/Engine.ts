@@ -4,6 +4,7 @@ import * as os from "node:os"
 import * as NodeContext from "@effect/platform-node/NodeContext"
 import * as Layer from "effect/Layer"
 import * as Checkpoint from "./Checkpoint.ts"
+import * as Endpoints from "./Endpoints.ts"
 import * as Journal from "./Journal.ts"
 import * as Permits from "./Permits.ts"
 import * as Policy from "./run/Policy.ts"
@@ -52,6 +53,7 @@ export const layerCpu = (options: Options) => {
     Checkpoint.layerNone,
     Journal.layerNone,
     Permits.layer(maxInflight),
-    State.layer()
+    State.layer(),
+    Endpoints.layerNone
   ).pipe(Layer.provideMerge(Policy.layerText(model)), Layer.provide(NodeContext.layer))
 }

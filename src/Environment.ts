@@ -71,6 +71,8 @@ export type Options<T> = (
   readonly harness?: Harness<NoInfer<T>> | undefined
   /** first messages of a task; a text is one user message. When absent: the task if it is a text, or its `prompt` */
   readonly prompt?: ((task: NoInfer<T>) => Reward.Value<Prompt>) | undefined
+  /** what algorithms and judges may read of a task and the policy may not, by name: a demonstration, a reference answer */
+  readonly info?: ((task: NoInfer<T>) => Reward.Value<Readonly<Record<string, string>>>) | undefined
   readonly reward: Reward.Rewards<NoInfer<T>>
   readonly metrics?: Readonly<Record<string, Reward.Score<NoInfer<T>>>> | undefined
   /** one is built for each rollout; this process when absent */
@@ -202,12 +204,14 @@ export const make = <T>(options: Options<T>): Environment => {
     })
     const stopReason = yield* drive(task, session).pipe(Effect.provide(context))
     const { trace } = yield* session.progress
+    const info = yield* Reward.evaluate(() => options.info?.(task) ?? {}).pipe(blame("task", "its info"))
     const { metrics, reward, rewards } = yield* scored(task, answerOf(trace, stopReason))
     if (!Number.isFinite(reward)) return absent(planned, { _tag: "NoReward", reward })
     const rollout: Rollout = {
       ...planned,
       _tag: "Rollout",
       trace,
+      info,
       temperature: given.sampling?.temperature ?? 1,
       reward,
       rewards,

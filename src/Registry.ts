@@ -10,14 +10,17 @@ import type * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import * as Algorithm from "./Algorithm.ts"
+import type { Endpoints } from "./Endpoints.ts"
 import type { Inference } from "./Inference.ts"
 import { inWords } from "./internal/inWords.ts"
 import { didYouMean } from "./internal/Nearest.ts"
 import { isPath, type ModuleError } from "./ModuleLoader.ts"
+import type { Renderer } from "./Renderer.ts"
 import type { State } from "./State.ts"
+import type { Tokenizer } from "./Tokenizer.ts"
 
 /** The services that a run offers to the Layers its config names. @category model */
-export type Provided = Inference | State
+export type Provided = Inference | State | Endpoints | Renderer | Tokenizer
 
 /** An algorithm with its config, ready for a run. @category model */
 export type Resolved = Algorithm.Configured<Algorithm.AlgorithmStartError, Provided>

@@ -28,6 +28,8 @@ export type StopReason = "done" | "length" | "max_turns" | "prompt_too_long" | "
 export interface Rollout extends Planned {
   readonly _tag: "Rollout"
   readonly trace: Trace
+  /** what the task says of the example beside its prompt, by name: a reference answer, a demonstration */
+  readonly info: Readonly<Record<string, string>>
   /** sampling temperature of the policy, the same for the whole rollout */
   readonly temperature: number
   readonly reward: number

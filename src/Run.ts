@@ -14,6 +14,7 @@ import Grpo from "./algorithms/Grpo.ts"
 import Sft from "./algorithms/Sft.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import * as Config from "./Config.ts"
+import * as Endpoints from "./Endpoints.ts"
 import * as Evaluation from "./Evaluation.ts"
 import * as FineTuning from "./FineTuning.ts"
 import * as Journal from "./Journal.ts"
@@ -111,7 +112,8 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
       Checkpoint.layerDirectory({ directory: directory.checkpoints, ...config.ckpt }),
       Journal.layerFile({ directory: directory.rollouts, from: (resumedFrom ?? 0) + 1 }),
       Permits.layer(orchestrator.maxInflight),
-      State.layer(restored?.state)
+      State.layer(restored?.state),
+      Endpoints.layerNone
     ).pipe(Layer.provideMerge(Layer.succeedContext(policy)), Layer.build)
     if (past !== undefined) yield* Directory.rewind(past.run, past.rows, place.config)
 

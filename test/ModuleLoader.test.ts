@@ -48,7 +48,7 @@ export default Algorithm.define({
         const outcomes = yield* Testing.score(layer, Testing.group([1, 0.5]))
         assert.deepStrictEqual(Testing.advantages(outcomes), { "g0/0": 1, "g0/1": 0.5 }, extension)
       }
-    }).pipe(Effect.provide([Testing.layerState(), Testing.layerInference(), NodeContext.layer]))
+    }).pipe(Effect.provide([Testing.layerProvided, NodeContext.layer]))
   )
 
   it.scoped("what it imports besides is its own to have", () =>

@@ -56,10 +56,7 @@ describe("Registry", () => {
     Effect.gen(function* () {
       const { layer, type } = yield* registry.resolve({ type: "./beatTheGroup.ts" })
       assert.strictEqual(type, "beat-the-group")
-      const outcomes = yield* Testing.score(layer, Testing.group([1, 0.5])).pipe(
-        Effect.provide(Testing.layerState()),
-        Effect.provide(Testing.layerInference())
-      )
+      const outcomes = yield* Testing.score(layer, Testing.group([1, 0.5])).pipe(Effect.provide(Testing.layerProvided))
       assert.deepStrictEqual(Testing.advantages(outcomes), { "g0/0": 0.5, "g0/1": -0.5 })
     })
   )
@@ -84,7 +81,7 @@ describe("Registry", () => {
         const error = yield* Effect.flip(Testing.score(layer, Testing.group([1])))
         assert.include(error.message, `algorithm mine could not start: ${words}`)
       }
-    }).pipe(Effect.provide([Testing.layerState(), Testing.layerInference()]))
+    }).pipe(Effect.provide(Testing.layerProvided))
   )
 
   it.effect("what is not an algorithm, or is one of another line, is refused in those words", () =>

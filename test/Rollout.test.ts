@@ -29,6 +29,7 @@ const rollout = (nodes: ReadonlyArray<Node>, more: Partial<Rollout.Rollout> = {}
   ...planned,
   _tag: "Rollout",
   trace: { nodes },
+  info: { answer: "4" },
   temperature: 0.7,
   reward: 0.1,
   rewards: { a: 0.1 },

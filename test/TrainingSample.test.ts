@@ -36,6 +36,7 @@ const rollout = (...nodes: ReadonlyArray<Node>): Rollout => ({
   policyVersion: 3,
   labels: {},
   trace: { nodes },
+  info: {},
   temperature: 0.5,
   reward: 1,
   rewards: {},

@@ -10,7 +10,7 @@ const floors: ReadonlyArray<ReadonlyArray<string>> = [
   // 2 services
   [
     ...["inference/", "renderers/", "tokenizer/", "Trainer/"],
-    ...["Inference", "ModuleLoader", "Permits", "Renderer", "Runtime", "State", "Tokenizer"]
+    ...["Endpoints", "Inference", "ModuleLoader", "Permits", "Renderer", "Runtime", "State", "Tokenizer"]
   ],
   // 3 domain
   [
@@ -23,7 +23,7 @@ const floors: ReadonlyArray<ReadonlyArray<string>> = [
     ...["Checkpoint", "Evaluation", "FineTuning", "Journal", "Orchestrator", "Pipeline", "Report"]
   ],
   // 5 runs
-  ["config/", "conformance/", "run/", "Config", "Engine", "Run"],
+  ["config/", "conformance/", "run/", "server/", "Config", "Engine", "Run"],
   // 6 what others see
   ["testing/", "index"]
 ]

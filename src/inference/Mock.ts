@@ -13,6 +13,8 @@ export interface Options {
   readonly name?: string | undefined
   /** ids are drawn from 0 up to here; 64 unless given */
   readonly vocabularySize?: number | undefined
+  /** tells models apart: what is likely follows from it too; "" unless given */
+  readonly salt?: string | undefined
   /** 4096 unless given */
   readonly maxSequenceLength?: number | undefined
   /** version that is stamped until the first `adopt`; 0 unless given */
@@ -59,7 +61,11 @@ const greedy = (logprobs: Float64Array): number =>
 const scripted = (script: ArrayLike<number>, sampling: Sampling, at: number): number | undefined =>
   at < script.length ? script[at]! : sampling.stopTokenIds[0]
 
+/** Digest of a context before its first token. */
+const begin = (salt: string): number => Array.from(salt, (letter) => letter.codePointAt(0)!).reduce(mix, 1)
+
 const complete = (
+  begun: number,
   promptIds: Int32Array,
   sampling: Sampling,
   vocabularySize: number,
@@ -69,7 +75,7 @@ const complete = (
   const tokenIds: Array<number> = []
   const logprobs: Array<number> = []
   const stops = new Set(sampling.stopTokenIds)
-  let context = promptIds.reduce(mix, 1)
+  let context = promptIds.reduce(mix, begun)
   let finishReason: "stop" | "length" = "length"
   while (tokenIds.length < maxTokens) {
     const next = logprobsAfter(context, vocabularySize, sampling.temperature > 0 ? sampling.temperature : 1)
@@ -99,6 +105,7 @@ const outside = (tokenIds: ArrayLike<number>, vocabularySize: number): number =>
 export const make = (options: Options = {}): Effect.Effect<InferenceService> =>
   Effect.gen(function* () {
     const endpoint = options.name ?? "mock"
+    const begun = begin(options.salt ?? "")
     const vocabularySize = options.vocabularySize ?? 64
     const maxSequenceLength = options.maxSequenceLength ?? 4096
     const policyVersion = yield* Ref.make(options.version ?? 0)
@@ -128,13 +135,13 @@ export const make = (options: Options = {}): Effect.Effect<InferenceService> =>
           const durationMs = options.durationMs?.(promptIds, sampling) ?? 0
           if (durationMs > 0) yield* Effect.sleep(durationMs)
           const maxTokens = Math.min(room, sampling.maxTokens)
-          return { ...complete(promptIds, sampling, vocabularySize, maxTokens, script), policyVersion: version }
+          return { ...complete(begun, promptIds, sampling, vocabularySize, maxTokens, script), policyVersion: version }
         }),
       score: (tokenIds, temperature = 1) =>
         Effect.gen(function* () {
           yield* known("tokenIds", tokenIds)
           const logprobs = new Float32Array(tokenIds.length)
-          let context = 1
+          let context = begun
           tokenIds.forEach((id, i) => {
             if (i > 0) logprobs[i] = logprobsAfter(context, vocabularySize, temperature > 0 ? temperature : 1)[id]!
             context = mix(context, id)

@@ -105,6 +105,7 @@ export const Rollout = Schema.Struct({
   episode: Size,
   policyVersion: Schema.Int,
   labels: Schema.Record({ key: Schema.String, value: Schema.String }),
+  info: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.String }), { default: () => ({}) }),
   temperature: Float,
   tokens: Schema.Array(NodeTokens)
 })

@@ -1,5 +1,6 @@
 /** What a step's rollouts and its training add up to. Pure; every number has its numerator and denominator here. */
 
+import * as Credit from "../Credit.ts"
 import type { PackedBatch } from "../MicroBatch.ts"
 import type { Compiled } from "../Pipeline.ts"
 import { plannedOf } from "../pipeline/items.ts"
@@ -85,6 +86,13 @@ const meanMetrics = (rollouts: ReadonlyArray<Compiled>): Readonly<Record<string,
   return Object.fromEntries(Object.entries(all).map(([name, values]) => [name, mean(values)]))
 }
 
+/** What algorithms counted, summed over the step's rollouts. */
+const counts = (rollouts: ReadonlyArray<Compiled>): Readonly<Record<string, number>> =>
+  rollouts.reduce<Credit.Credit>(
+    (sum, { credit: { counts } }) => Credit.combine(sum, { claims: [], counts }),
+    Credit.empty
+  ).counts ?? {}
+
 /** Tokens that are members of some component. */
 const memberTokens = (packed: PackedBatch): number => {
   let members = 0
@@ -157,7 +165,7 @@ export const report = (of: {
     zeroSignal: compiled.filter((item) => !item.signal).length,
     absent: absent(of.items),
     firstAbsences: firstAbsences(of.items),
-    metrics: meanMetrics(compiled),
+    metrics: { ...meanMetrics(compiled), ...counts(compiled) },
     tokensPerSecond: seconds > 0 ? packed.tokens / seconds : 0,
     seconds,
     evaluations: of.evaluations

@@ -48,6 +48,7 @@ export const similarity = (a: string, b: string): number => {
 }
 
 const reward = (sentence: string, { reply }: Answer) => similarity(reply, reversed(sentence))
+const info = (sentence: string) => ({ demonstration: reversed(sentence) })
 const metrics = {
   exact: (sentence: string, { reply }: Answer) => (reply === reversed(sentence) ? 1 : 0),
   length_ratio: (sentence: string, { reply }: Answer) => Array.from(reply).length / Array.from(sentence).length
@@ -82,7 +83,7 @@ export const environment = (options: {
   readonly seed: number
 }): Effect.Effect<Environment.Environment, Taskset.TasksetError> =>
   Effect.map(taskset, (all) =>
-    Environment.make({ name: NAME, taskset: Taskset.shuffle(all, options.seed), reward, metrics })
+    Environment.make({ name: NAME, taskset: Taskset.shuffle(all, options.seed), info, reward, metrics })
   )
 
 /**

@@ -59,6 +59,7 @@ export const rollout = (parts: Partial<Omit<Rollout, "_tag">> = {}): Rollout => 
   ...planned(parts),
   _tag: "Rollout",
   trace: conversation(node("user", [1, 2]), node("assistant", [3, 4])),
+  info: {},
   temperature: 1,
   reward: 0,
   rewards: {},

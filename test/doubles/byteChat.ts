@@ -1,50 +1,10 @@
-/** A chat format over bytes and a policy that answers by a function: the smallest things an environment can run on. */
+/** A policy over bytes that answers by a function: the smallest thing an environment can run on. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { type Generation, Inference, type InferenceError, type Sampling } from "../../src/Inference.ts"
-import type { Message } from "../../src/Message.ts"
-import { type Rendered, Renderer } from "../../src/Renderer.ts"
+import { bytes, END } from "../../src/testing/byteChat.ts"
 
-const ROLES = ["system", "user", "assistant", "tool"]
-export const END = 260
-const head = (role: string) => 256 + ROLES.indexOf(role)
-export const bytes = (text: string) => [...new TextEncoder().encode(text)]
-export const textOf = (ids: Iterable<number>) =>
-  new TextDecoder().decode(Uint8Array.from([...ids].filter((id) => id < 256)))
-
-const pieces = (
-  messages: ReadonlyArray<Message>,
-  lead: ReadonlyArray<number>,
-  addGenerationPrompt: boolean
-): Rendered => {
-  const all: Array<readonly [id: number, message: number, content: number]> = lead.map((id) => [id, -1, 0])
-  messages.forEach(({ content, role }, index) => {
-    all.push([head(role), index, 0])
-    for (const id of bytes(content ?? "")) all.push([id, index, 1])
-    all.push([END, index, 0])
-  })
-  if (addGenerationPrompt) all.push([head("assistant"), -1, 0])
-  return {
-    tokenIds: Int32Array.from(all, ([id]) => id),
-    messageIndices: Int32Array.from(all, ([, message]) => message),
-    sampledMask: new Uint8Array(all.length),
-    isContent: Uint8Array.from(all, ([, , content]) => content)
-  }
-}
-
-export const layerRenderer = Layer.succeed(Renderer, {
-  name: "byte-chat",
-  stopTokenIds: [END],
-  render: (messages, options) => pieces(messages, [], options?.addGenerationPrompt ?? false),
-  parse: (completionIds) => ({
-    message: { role: "assistant", content: textOf(completionIds) },
-    toolCalls: [],
-    reasoningComplete: undefined,
-    terminatedBy: completionIds.at(-1) === END ? "stop" : undefined
-  }),
-  bridge: (promptIds, completionIds, messages) =>
-    pieces(messages, [...promptIds, ...completionIds, ...(completionIds.at(-1) === END ? [] : [END])], true)
-})
+export { bytes, END, layerRenderer, textOf } from "../../src/testing/byteChat.ts"
 
 export interface Request {
   readonly promptIds: Int32Array
