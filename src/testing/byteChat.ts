@@ -38,7 +38,7 @@ const pieces = (
   }
 }
 
-/** @category layers */
+/** Renders every message as its role, its bytes and an end. @category layers */
 export const layerRenderer = Layer.succeed(Renderer, {
   name: "byte-chat",
   stopTokenIds: [END],
