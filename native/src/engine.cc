@@ -78,21 +78,28 @@ void Engine::close() {
   for (Job& job : waiting) job.end(disposed());
 }
 
+bool Engine::closing() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return closing_;
+}
+
 void Engine::stop() {
   close();
   if (thread_.joinable()) thread_.join();
 }
 
+std::exception_ptr Engine::failure() { return closing() ? disposed() : std::current_exception(); }
+
 void Engine::runJob(Job& job) {
-  std::exception_ptr failure;
+  std::exception_ptr failed;
   try {
     const Compute compute{pool_, isa_, job.ticket.get()};
     compute.check();
     job.work({network_, compute});
   } catch (...) {
-    failure = std::current_exception();
+    failed = failure();
   }
-  job.end(failure);
+  job.end(failed);
 }
 
 void Engine::startGeneration(Job& job) {
@@ -107,7 +114,7 @@ void Engine::startGeneration(Job& job) {
     }
     batch_.add(std::move(*job.request), decoder_, decoderVersion_, job.ticket, std::move(job.generated));
   } catch (...) {
-    job.end(std::current_exception());
+    job.end(failure());
   }
 }
 
@@ -141,7 +148,7 @@ void Engine::loop() {
     try {
       batch_.step({pool_, isa_, &stop_});
     } catch (...) {
-      batch_.fail(std::current_exception());
+      batch_.fail(failure());
     }
   }
   batch_.fail(disposed());

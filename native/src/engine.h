@@ -52,6 +52,8 @@ class Engine {
   /** Ends everything with ERR_DISPOSED, without waiting; later jobs end so too. */
   void close();
 
+  bool closing();
+
   /** Closes and waits for the thread; one thread at a time may call it. */
   void stop();
 
@@ -67,6 +69,8 @@ class Engine {
   };
 
   Ticket enqueue(Job job);
+  /** Of the exception being handled; after `close`, whatever it was, that the engine was disposed. */
+  std::exception_ptr failure();
   void loop();
   void runJob(Job& job);
   void startGeneration(Job& job);

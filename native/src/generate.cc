@@ -25,6 +25,7 @@ struct GenerationBatch::Sequence {
   GenerateResult result;
   std::exception_ptr failure;
   bool finished = false;
+  size_t told = 0;  // draws that `onDraw` has heard of
 
   int64_t promptLength() const { return static_cast<int64_t>(request.promptIds.size()); }
   bool reading() const { return result.tokenIds.empty(); }
@@ -37,6 +38,11 @@ struct GenerationBatch::Sequence {
     result.stopped = std::find(stops.begin(), stops.end(), draw.id) != stops.end();
     finished = result.stopped || static_cast<int64_t>(result.tokenIds.size()) >= request.sampling.maxTokens ||
                static_cast<int64_t>(tokens.size()) >= maxPositions;
+  }
+
+  void tell() {
+    if (!request.onDraw) return;
+    for (; told < result.tokenIds.size(); ++told) request.onDraw({result.tokenIds[told], result.logprobs[told]});
   }
 };
 
@@ -66,7 +72,7 @@ void GenerationBatch::add(GenerateRequest request, std::shared_ptr<Decoder> deco
   result.weightsVersion = weightsVersion;
   sequences_.push_back(std::unique_ptr<Sequence>(new Sequence{std::move(request), std::move(decoder), std::move(cancel),
                                                               nullptr, std::move(cache), std::move(tokens),
-                                                              std::move(result), nullptr, false}));
+                                                              std::move(result), nullptr, false, 0}));
   sequences_.back()->done = std::move(done);
 }
 
@@ -149,6 +155,7 @@ void GenerationBatch::step(const Compute& compute) {
     if (std::find(decoders.begin(), decoders.end(), sequence->decoder) == decoders.end())
       decoders.push_back(sequence->decoder);
   for (const auto& decoder : decoders) stepOn(compute, decoder);
+  for (const auto& sequence : sequences_) sequence->tell();
   for (auto at = sequences_.begin(); at != sequences_.end();) {
     if (!(*at)->finished) {
       ++at;

@@ -18,6 +18,8 @@ namespace primerl {
 struct GenerateRequest {
   std::vector<int32_t> promptIds;
   Sampling sampling;
+  /** hears of each draw in order and before the end, on the thread that steps; empty when nobody listens */
+  std::function<void(const Draw&)> onDraw;
 };
 
 struct GenerateResult {

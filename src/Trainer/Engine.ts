@@ -6,6 +6,7 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import type * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
 import type { ComponentCounts } from "../MicroBatch.ts"
 import * as Addon from "./Addon.ts"
 import * as Finite from "./Finite.ts"
@@ -38,6 +39,11 @@ export interface Scores {
   readonly entropy: Float32Array
 }
 
+/** What a generation yields as it runs. @category model */
+export type GenerationPart =
+  | { readonly _tag: "Tokens"; readonly tokenIds: Int32Array; readonly logprobs: Float32Array }
+  | ({ readonly _tag: "End" } & Pick<Native.GenerateResult, "finishReason" | "weightsVersion">)
+
 /** @category model */
 export interface Engine {
   /** where the model was read from */
@@ -52,7 +58,13 @@ export interface Engine {
     sequenceLengths: Int32Array,
     temperatures: Float32Array
   ) => Effect.Effect<Scores, NativeError>
-  readonly generate: (request: Native.GenerateRequest) => Effect.Effect<Native.GenerateResult, NativeError>
+  /** `onTokens` hears of tokens as they are drawn; without it the result is the same. */
+  readonly generate: (
+    request: Native.GenerateRequest,
+    options?: { readonly onTokens?: Native.OnTokens | undefined } | undefined
+  ) => Effect.Effect<Native.GenerateResult, NativeError>
+  /** The tokens of a generation as they are drawn, then one part that says how it ended. Interruption cancels it. */
+  readonly stream: (request: Native.GenerateRequest) => Stream.Stream<GenerationPart, NativeError>
   /** Forward, loss and backward of one micro-batch (a `MicroBatch` is one); adds to the gradients. */
   readonly forwardBackward: (
     batch: Native.NativeBatch,
@@ -104,13 +116,38 @@ const run = <A>(operation: string, start: () => Native.Job<A>): Effect.Effect<A,
       (value) => resume(Effect.succeed(value)),
       (cause) => resume(Effect.fail(fromUnknown(operation, cause)))
     )
-    return Effect.suspend(() => {
-      job.cancel()
-      return Effect.promise(() => job.done.then(ignore, ignore))
-    })
+    return stop(job)
   })
 
 const ignore = () => {}
+
+/** Cancels the job, and waits until it has stopped. */
+const stop = <A>(job: Native.Job<A>): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    job.cancel()
+    return Effect.promise(() => job.done.then(ignore, ignore))
+  })
+
+const streamOf = (
+  start: (onTokens: Native.OnTokens) => Native.Job<Native.GenerateResult>
+): Stream.Stream<GenerationPart, NativeError> =>
+  Stream.asyncPush<GenerationPart, NativeError>(
+    (emit) =>
+      Effect.gen(function* () {
+        const job = yield* Effect.acquireRelease(
+          now("generate", () => start((tokenIds, logprobs) => emit.single({ _tag: "Tokens", tokenIds, logprobs }))),
+          stop
+        )
+        job.done.then(
+          ({ finishReason, weightsVersion }) => {
+            emit.single({ _tag: "End", finishReason, weightsVersion })
+            emit.end()
+          },
+          (cause) => emit.fail(fromUnknown("generate", cause))
+        )
+      }),
+    { bufferSize: "unbounded" }
+  )
 
 const now = <A>(operation: string, compute: () => A): Effect.Effect<A, NativeError> =>
   Effect.try({ try: compute, catch: (cause) => fromUnknown(operation, cause) })
@@ -242,7 +279,8 @@ const make = (
     trainable: model.trainable,
     tensors,
     score: (tokenIds, lengths, temperatures) => run("score", () => native.score(tokenIds, lengths, temperatures)),
-    generate: (request) => run("generate", () => native.generate(request)),
+    generate: (request, options) => run("generate", () => native.generate(request, options?.onTokens)),
+    stream: (request) => streamOf((onTokens) => native.generate(request, onTokens)),
     forwardBackward: (batch, counts, loss) => run("forwardBackward", () => native.forwardBackward(batch, counts, loss)),
     forward: (batch) => run("forward", () => native.forward(batch)),
     backward: (gradient) => run("backward", () => native.backward(gradient)),

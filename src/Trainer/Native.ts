@@ -117,6 +117,14 @@ export interface GenerateResult {
   readonly weightsVersion: number
 }
 
+/**
+ * Hears of sampled tokens and their log-probabilities as they are drawn, a few at a time: each once, in order, before
+ * the result, and none once the generation was cancelled or its engine disposed.
+ *
+ * @category model
+ */
+export type OnTokens = (tokenIds: Int32Array, logprobs: Float32Array) => void
+
 /** @category model */
 export type DType = "F32" | "F16" | "BF16"
 
@@ -156,8 +164,11 @@ export interface NativeEngine {
   readonly zeroGradients: () => Job<void>
   /** Clips, steps and zeroes the gradients. */
   readonly optimizerStep: (step: OptimizerStep) => Job<OptimizerReport>
-  /** Joins the batch of running generations at its next token; results do not depend on what else runs. */
-  readonly generate: (request: GenerateRequest) => Job<GenerateResult>
+  /**
+   * Joins the batch of running generations at its next token; results do not depend on what else runs, nor on whether
+   * anyone listens. What `onTokens` throws ends the generation, and `done` rejects with it.
+   */
+  readonly generate: (request: GenerateRequest, onTokens?: OnTokens | undefined) => Job<GenerateResult>
   /** Cancels what is queued and frees all memory once the running job has stopped. */
   readonly dispose: () => void
 }

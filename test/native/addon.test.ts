@@ -39,11 +39,17 @@ const request: GenerateRequest = {
 }
 const options = { threads: 1, trainable: true }
 
+const largeConfig = {
+  ...config,
+  hiddenSize: 256,
+  intermediateSize: 1024,
+  layers: 4,
+  vocabSize: 4000,
+  maxPositionEmbeddings: 8192
+}
+
 const withEngine = async <A>(use: (engine: NativeEngine) => Promise<A>, large = false): Promise<A> => {
-  const size = large
-    ? { hiddenSize: 256, intermediateSize: 1024, layers: 4, vocabSize: 4000, maxPositionEmbeddings: 8192 }
-    : {}
-  const engine = addon.createEngine({ ...config, ...size }, options)
+  const engine = addon.createEngine(large ? largeConfig : config, options)
   try {
     await engine.initialise(7, 0.1).done
     return await use(engine)
@@ -107,18 +113,17 @@ describe("as a guest of Node", () => {
   })
 
   it("disposing while work runs ends all of it, and later calls say so", async () => {
-    const engine = addon.createEngine(config, options)
+    const engine = addon.createEngine(largeConfig, options)
     const jobs = [
       engine.initialise(1, 0.1),
       longScore(engine),
-      ...Array.from({ length: 5 }, () => engine.generate({ ...request, maxTokens: 90 }))
+      ...Array.from({ length: 5 }, () => engine.generate({ ...request, maxTokens: 8000 }))
     ]
     engine.dispose()
     engine.dispose()
     const ends = await Promise.allSettled(jobs.map((job) => job.done))
     for (const end of ends) {
-      if (end.status === "rejected")
-        expect((end.reason as NodeJS.ErrnoException).code).toMatch(/^ERR_(DISPOSED|CANCELLED)$/)
+      if (end.status === "rejected") expect((end.reason as NodeJS.ErrnoException).code).toBe("ERR_DISPOSED")
     }
     expect(ends.some((end) => end.status === "rejected")).toBe(true)
     expect(() => engine.snapshot()).toThrow(/disposed/)

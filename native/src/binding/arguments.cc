@@ -86,6 +86,12 @@ int64_t integerOf(const Napi::Value& value, const std::string& name, int64_t lea
   return static_cast<int64_t>(number);
 }
 
+Napi::Function optionalFunctionOf(const Napi::Value& value, const std::string& name) {
+  if (value.IsUndefined()) return {};
+  if (!value.IsFunction()) throwTypeError(value.Env(), name + " must be a function");
+  return value.As<Napi::Function>();
+}
+
 Napi::Float32Array float32Of(const Napi::Value& value, const std::string& name, size_t length) {
   typedArray(value, name, napi_float32_array, "Float32Array");
   requireLength(value.Env(), name, value.As<Napi::Float32Array>().ElementLength(), length);

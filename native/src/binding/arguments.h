@@ -24,6 +24,9 @@ bool booleanOf(const Napi::Value& value, const std::string& name);
 double finiteOf(const Napi::Value& value, const std::string& name);
 int64_t integerOf(const Napi::Value& value, const std::string& name, int64_t least, int64_t most);
 
+/** Empty when the value is undefined. */
+Napi::Function optionalFunctionOf(const Napi::Value& value, const std::string& name);
+
 /** Checks that the value is a Float32Array of `length` entries. */
 Napi::Float32Array float32Of(const Napi::Value& value, const std::string& name, size_t length);
 std::vector<float> floatsOf(const Napi::Value& value, const std::string& name, size_t length);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "arguments.h"
+#include "draws.h"
 
 namespace primerl {
 namespace {
@@ -333,6 +334,7 @@ Napi::Value EngineObject::generate(Info info) {
   Environment& environment = Environment::of(env);
   auto result = std::make_shared<GenerateResult>();
   Napi::Promise promise;
+  const Napi::Function listener = optionalFunctionOf(info[1], "onTokens");
   const uint64_t key = environment.open(
       [result](Napi::Env to) -> Napi::Value {
         Napi::Int32Array ids = Napi::Int32Array::New(to, result->tokenIds.size());
@@ -344,13 +346,19 @@ Napi::Value EngineObject::generate(Info info) {
         object.Set("weightsVersion", static_cast<double>(result->weightsVersion));
         return object;
       },
-      promise);
-  const Engine::Ticket ticket = native.generate(
+      promise, listener);
+  const auto draws = std::make_shared<Draws>(engine_);
+  if (!listener.IsEmpty())
+    request.onDraw = [&environment, key, draws](const Draw& draw) {
+      if (!draws->add(draw)) return;
+      environment.tell(key, [draws](Napi::Env to, const Napi::FunctionReference& heard) { draws->tell(to, heard); });
+    };
+  draws->ticket = native.generate(
       std::move(request), [&environment, key, result](std::exception_ptr failure, GenerateResult generated) {
         *result = std::move(generated);
         environment.settle(key, failure);
       });
-  return jobObject(env, promise, ticket);
+  return jobObject(env, promise, draws->ticket);
 }
 
 Napi::Value EngineObject::dispose(Info info) {

@@ -21,12 +21,13 @@ std::shared_ptr<Engine> Environment::createEngine(const ModelConfig& config, Eng
   return engine;
 }
 
-uint64_t Environment::open(Value value, Napi::Promise& promise) {
+uint64_t Environment::open(Value value, Napi::Promise& promise, Napi::Function listener) {
   const uint64_t key = nextKey_++;
   auto deferred = Napi::Promise::Deferred::New(env_);
   promise = deferred.Promise();
   if (pending_.empty()) channel_.Ref(env_);
-  pending_.emplace(key, Pending{deferred, std::move(value)});
+  pending_.emplace(key, Pending{deferred, std::move(value), {}, {}});
+  if (!listener.IsEmpty()) pending_.at(key).listener = Napi::Persistent(listener);
   return key;
 }
 
@@ -37,6 +38,10 @@ void Environment::settle(uint64_t key, std::exception_ptr failure) {
     const Pending pending = std::move(at->second);
     environment.pending_.erase(at);
     if (environment.pending_.empty()) environment.channel_.Unref(env);
+    if (pending.thrown) {
+      pending.deferred.Reject(pending.thrown->Value());
+      return;
+    }
     if (failure) {
       pending.deferred.Reject(toJs(env, failure).Value());
       return;
@@ -47,6 +52,19 @@ void Environment::settle(uint64_t key, std::exception_ptr failure) {
       pending.deferred.Reject(error.Value());
     } catch (...) {
       pending.deferred.Reject(toJs(env, std::current_exception()).Value());
+    }
+  });
+}
+
+void Environment::tell(uint64_t key, Say say) {
+  post([key, say = std::move(say)](Environment& environment, Napi::Env env) {
+    const auto at = environment.pending_.find(key);
+    if (at == environment.pending_.end() || at->second.thrown) return;
+    Pending& pending = at->second;  // stays where it is, whatever the listener starts
+    try {
+      say(env, pending.listener);
+    } catch (const Napi::Error& error) {
+      pending.thrown = error;
     }
   });
 }

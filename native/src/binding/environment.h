@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "engine.h"
@@ -25,16 +26,28 @@ class Environment {
   /** What a promise is kept with, made on the JavaScript thread once the work is done. */
   using Value = std::function<Napi::Value(Napi::Env)>;
 
-  /** Opens a promise; it is settled after `settle` was called with its key. The event loop stays alive until then. */
-  uint64_t open(Value value, Napi::Promise& promise);
+  /**
+   * Opens a promise; it is settled after `settle` was called with its key. The event loop stays alive until then.
+   * `listener`, when there is one, hears of the work while it runs, through `tell`.
+   */
+  uint64_t open(Value value, Napi::Promise& promise, Napi::Function listener = {});
 
   /** From any thread. */
   void settle(uint64_t key, std::exception_ptr failure);
+
+  /** Calls a promise's listener, on the JavaScript thread. */
+  using Say = std::function<void(Napi::Env, const Napi::FunctionReference&)>;
+
+  /** From any thread, before `settle`. Once the listener has thrown, it is not called again, and what it threw rejects
+   * the promise. */
+  void tell(uint64_t key, Say say);
 
  private:
   struct Pending {
     Napi::Promise::Deferred deferred;
     Value value;
+    Napi::FunctionReference listener;
+    std::optional<Napi::Error> thrown;
   };
   using Message = std::function<void(Environment&, Napi::Env)>;
 
