@@ -1,15 +1,24 @@
-/** The embedded engine as one Layer: everything that a program needs to train a policy in its own process. */
+/**
+ * The embedded engine at two altitudes: as one Layer, everything that a program needs to train a policy in its own process;
+ * and as a bare handle on a model's weights, for a program that writes the loop itself.
+ */
 
 import * as os from "node:os"
+import type * as FileSystem from "@effect/platform/FileSystem"
 import * as NodeContext from "@effect/platform-node/NodeContext"
+import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
 import * as Checkpoint from "./Checkpoint.ts"
 import * as Endpoints from "./Endpoints.ts"
 import * as Journal from "./Journal.ts"
 import * as Permits from "./Permits.ts"
 import * as Policy from "./run/Policy.ts"
 import * as State from "./State.ts"
+import * as Native from "./Trainer/Engine.ts"
 import Dppo from "./Trainer/losses/Dppo.ts"
+import type { ModelError } from "./Trainer/ModelError.ts"
+import type { NativeError } from "./Trainer/NativeError.ts"
 import * as RlLoss from "./Trainer/RlLoss.ts"
 import type * as Training from "./Trainer/Training.ts"
 
@@ -56,4 +65,43 @@ export const layerCpu = (options: Options) => {
     State.layer(),
     Endpoints.layerNone
   ).pipe(Layer.provideMerge(Policy.layerText(model)), Layer.provide(NodeContext.layer))
+}
+
+/**
+ * A model in native memory: generates, scores, and, when it is trainable, goes forward and backward and steps its optimiser.
+ * Its jobs run one after the other on a thread of its own. Two handles exchange weights by `snapshot` and `adopt`.
+ *
+ * @category model
+ */
+export interface Handle extends Omit<Native.Engine, "load" | "save"> {
+  /** Takes the weights of another directory of the same architecture. */
+  readonly load: (directory: string) => Effect.Effect<void, ModelError | NativeError>
+  /** Writes a Hugging Face directory. Fails on a weight that is not finite. */
+  readonly save: (directory: string) => Effect.Effect<void, ModelError | NativeError>
+}
+
+/**
+ * Opens a Hugging Face directory without any service around it; the memory is given back when the scope closes.
+ *
+ * @category constructors
+ */
+export const open = (
+  directory: string,
+  options: {
+    /** all cores unless given */
+    readonly threads?: number | undefined
+    /** keeps gradients and the optimiser's moments (false) */
+    readonly trainable?: boolean | undefined
+  } = {}
+): Effect.Effect<Handle, ModelError | NativeError, Scope.Scope> => {
+  const { threads = os.availableParallelism(), trainable = false } = options
+  const onDisk = <A, E, R>(self: Effect.Effect<A, E, R | FileSystem.FileSystem>) =>
+    Effect.provide(self, NodeContext.layer)
+  return onDisk(
+    Effect.map(Native.open(directory, { threads, trainable }), (engine) => ({
+      ...engine,
+      load: (from) => onDisk(engine.load(from)),
+      save: (to) => onDisk(engine.save(to))
+    }))
+  )
 }

@@ -150,7 +150,8 @@ void Model<T>::forwardBackward(const Compute& compute, const T* weights, const T
     const int64_t token = list[static_cast<size_t>(i)].token;
     logprobs[token] = T(result.logprob);
     entropy[token] = T(result.entropy);
-    return tokenGradient(token, result.logprob);
+    // A loss sees the log-probability that is reported, so that its formula outside of the kernel gives the same gradient.
+    return tokenGradient(token, double(logprobs[token]));
   };
   state_->backward(compute, weights, list, use, gradients);
 }
