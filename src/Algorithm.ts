@@ -184,10 +184,16 @@ export const define = <H extends HooksOf, F extends Fields = {}>(options: {
     ...frozenFeedsOnlyCe(type, actionLoss, source),
     ...ownProblems(() => options.check?.(config, source) ?? [])
   ]
-  const configure = (input: unknown) =>
-    Either.mapBoth(decode(input), {
-      onLeft: (error) => new AlgorithmConfigError({ type, problems: problemsOf(error) }),
-      onRight: (config): Configured<ErrorOf<H>, ContextOf<H>> => ({
+  const refused = (problems: ReadonlyArray<Problem>) => new AlgorithmConfigError({ type, problems })
+  const configure = (input: unknown) => {
+    const extra = Object.keys(Config.fields).length === 0 ? keysOf(input) : []
+    const decoded =
+      extra.length > 0
+        ? Either.left(refused(extra.map((path) => ({ path, message: "is unexpected; it takes no keys" }))))
+        : Either.mapLeft(decode(input), (error) => refused(problemsOf(error)))
+    return Either.map(
+      decoded,
+      (config): Configured<ErrorOf<H>, ContextOf<H>> => ({
         type,
         actionLoss,
         dependsOn,
@@ -195,7 +201,8 @@ export const define = <H extends HooksOf, F extends Fields = {}>(options: {
         check: (source) => check(config, source),
         layer: layerOf(type, actionLoss, dependsOn, () => hooks(config))
       })
-    })
+    )
+  }
   return {
     [TypeId]: line,
     type,
@@ -209,6 +216,9 @@ export const define = <H extends HooksOf, F extends Fields = {}>(options: {
       Layer.unwrapEffect(Effect.orDie(Effect.map(configure(config), ({ layer }) => layer)))
   }
 }
+
+/** A schema without fields takes whatever it is given, so that what it does not know is looked for before. */
+const keysOf = (input: unknown): ReadonlyArray<string> => (Predicate.isRecord(input) ? Object.keys(input) : [])
 
 const problemsOf = (error: ParseResult.ParseError): ReadonlyArray<Problem> =>
   ParseResult.ArrayFormatter.formatErrorSync(error).map(({ message, path }) => ({ path: path.join("."), message }))

@@ -2,6 +2,7 @@
  * What an algorithm says about one rollout: a list of claims, plain data. Combining is concatenation, so the monoid laws
  * hold by construction; two claims on one token meet when a TrainingSample is laid out, where both writers are known.
  */
+import { inWords } from "./internal/inWords.ts"
 import type { Role } from "./Message.ts"
 import type { Rollout } from "./Rollout.ts"
 import * as Trace from "./Trace.ts"
@@ -75,25 +76,55 @@ export const perTurn = (rollout: Pick<Rollout, "id" | "trace">, advantages: Read
 }
 
 /**
+ * Which tokens of a message to keep: all of it, none, or one entry per token of the node, where true or 1 keeps.
+ *
+ * @category model
+ */
+export type Keep = (node: Trace.Node) => boolean | ArrayLike<boolean | number>
+
+/**
  * A weight in `ce`, by role, for the body tokens of messages that the policy did not write, from its first response on
- * (ECHO). Scaffold has no weight, nor has what came before the first response.
+ * (ECHO). Scaffold has no weight, nor has what came before the first response. `keep` narrows further; throws RangeError
+ * when what it gives does not fit the message.
  *
  * @category constructors
  */
-export const observations = (
-  rollout: Pick<Rollout, "trace">,
-  weights: Partial<Readonly<Record<Role, number>>>
+export const onRoles = (
+  rollout: Pick<Rollout, "id" | "trace">,
+  weights: Partial<Readonly<Record<Role, number>>>,
+  keep?: Keep | undefined
 ): Credit => {
   const { nodes } = rollout.trace
   const answered = new Uint8Array(nodes.length)
   const claims: Array<Claim> = []
-  for (const [index, { message, parent, sampled }] of nodes.entries()) {
+  for (const [index, node] of nodes.entries()) {
+    const { message, parent, sampled } = node
     const after = parent !== undefined && (answered[parent] === 1 || nodes[parent]!.sampled)
     if (after) answered[index] = 1
     const weight = weights[message.role] ?? 0
-    if (after && !sampled && weight !== 0) claims.push(claim("ce", index, weight))
+    if (!after || sampled || weight === 0) continue
+    const kept = keep === undefined || keptOf(keep(node), node, () => `message ${index} of rollout ${rollout.id}`)
+    if (kept === true) claims.push(claim("ce", index, weight))
+    else if (kept !== false) {
+      const values = Float32Array.from(node.isContent, (body, i) => (body === 1 && kept[i] ? weight : 0))
+      claims.push(claim("ce", index, values))
+    }
   }
   return { claims }
+}
+
+/** What a `Keep` of plain JavaScript returns need not be what its type says. */
+const keptOf = (
+  kept: ReturnType<Keep>,
+  { tokenIds }: Trace.Node,
+  where: () => string
+): boolean | ArrayLike<boolean | number> => {
+  if (typeof kept === "boolean") return kept
+  if (!Array.isArray(kept) && !ArrayBuffer.isView(kept)) {
+    throw new RangeError(`the filter gave ${inWords(kept)} for ${where()}: it must give true, false or a mask`)
+  }
+  if (kept.length === tokenIds.length) return kept
+  throw new RangeError(`the filter gave a mask of ${kept.length} for the ${tokenIds.length} tokens of ${where()}`)
 }
 
 /**

@@ -10,7 +10,13 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
+import Echo from "./algorithms/Echo.ts"
 import Grpo from "./algorithms/Grpo.ts"
+import HierarchicalGrpo from "./algorithms/HierarchicalGrpo.ts"
+import MaxRl from "./algorithms/MaxRl.ts"
+import Opd from "./algorithms/Opd.ts"
+import Opsd from "./algorithms/Opsd.ts"
+import Rae from "./algorithms/Rae.ts"
 import Sft from "./algorithms/Sft.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import * as Config from "./Config.ts"
@@ -48,7 +54,9 @@ const samplingOf = ({ maxCompletionTokens, minP, temperature, topK, topP }: Conf
 })
 
 /** What a run knows by name, besides the modules that its config names. @category registries */
-export const registry = Registry.make([Grpo, Sft], (specifier) => ModuleLoader.load(specifier, process.cwd()))
+export const registry = Registry.make([Grpo, MaxRl, Rae, HierarchicalGrpo, Opd, Opsd, Sft, Echo], (specifier) =>
+  ModuleLoader.load(specifier, process.cwd())
+)
 
 const sourceOf = (source: Config.SourceConfig, seed: number) =>
   Effect.gen(function* () {

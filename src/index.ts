@@ -1,6 +1,12 @@
 /** One line per public module, each a namespace. */
 export * as Algorithm from "./Algorithm.ts"
+export { default as Echo } from "./algorithms/Echo.ts"
 export { default as Grpo } from "./algorithms/Grpo.ts"
+export { default as HierarchicalGrpo } from "./algorithms/HierarchicalGrpo.ts"
+export { default as MaxRl } from "./algorithms/MaxRl.ts"
+export { default as Opd } from "./algorithms/Opd.ts"
+export { default as Opsd } from "./algorithms/Opsd.ts"
+export { default as Rae } from "./algorithms/Rae.ts"
 export { default as Sft } from "./algorithms/Sft.ts"
 export * as Checkpoint from "./Checkpoint.ts"
 export * as Config from "./Config.ts"

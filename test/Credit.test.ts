@@ -49,9 +49,9 @@ describe("Credit", () => {
     expect(() => Credit.perTurn(two, [1])).toThrow("1 advantages for the 2 turns of rollout r1")
   })
 
-  it("observations follow a response on their own path, not merely in time", () => {
+  it("onRoles speaks of what follows a response on their own path, not merely in time", () => {
     const forked = rollout(node(undefined, false), node(0, true), node(undefined, false), node(2, true), node(1, false))
-    expect(Credit.observations(forked, { user: 0.5 }).claims.map(({ over }) => over)).toEqual([4])
+    expect(Credit.onRoles(forked, { user: 0.5 }).claims.map(({ over }) => over)).toEqual([4])
   })
 
   it("actions of rl say nothing: it is what happens anyway", () => {

@@ -27,7 +27,7 @@ const compiled = (items: ReadonlyArray<Pipeline.Compiled | Absent>) =>
 const GrpoWithObservations = Algorithm.define({
   type: "observing",
   actionLoss: "rl",
-  hooks: () => ({ ...Grpo.hooks({}), scoreRollout: (rollout) => Credit.observations(rollout, { tool: 0.1 }) })
+  hooks: () => ({ ...Grpo.hooks({}), scoreRollout: (rollout) => Credit.onRoles(rollout, { tool: 0.1 }) })
 })
 
 describe("inDispatchOrder", () => {

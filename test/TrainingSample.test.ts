@@ -108,14 +108,14 @@ describe("one branch", () => {
     expect(list(refKl.rlWeights)).toEqual([0, 0, 0, 0, 0, 0])
     expect(list(refKl.refKlWeights)).toEqual([0, 0, 1, 1, 0, 1])
     expect(list(refKl.referenceLogprobs)).toEqual([-1, -2, -3, -4, -5, -6])
-    const both = one(turns, Credit.actions("ce"), Credit.observations(turns, { tool: 0.1 }))
+    const both = one(turns, Credit.actions("ce"), Credit.onRoles(turns, { tool: 0.1 }))
     expect(tenths(both.ceWeights)).toEqual([0, 0, 1, 1, 0.1, 1])
   })
 
   it("weighs observations by role, on body tokens, after the first response", () => {
     const ce = (weights: Partial<Record<Role, number>>, isContent?: ReadonlyArray<number>) => {
       const seen = echo(isContent)
-      return tenths(one(seen, Credit.uniform(1), Credit.observations(seen, weights)).ceWeights)
+      return tenths(one(seen, Credit.uniform(1), Credit.onRoles(seen, weights)).ceWeights)
     }
     expect(ce({ tool: 0.1, user: 0.05 })).toEqual([0, 0, 0, 0, 0.1, 0.1, 0, 0])
     expect(ce({ tool: 0.1 }, [0, 1])).toEqual([0, 0, 0, 0, 0, 0.1, 0, 0])
@@ -150,7 +150,7 @@ describe("several branches", () => {
     samples.map(({ mask }) => mask.reduce((sum, bit) => sum + bit, 0))
 
   it("TOK-05: a token that lies on several is trained by the first, and context in the others", () => {
-    const samples = all(forked, Credit.uniform(1), Credit.observations(forked, { tool: 0.5 }))
+    const samples = all(forked, Credit.uniform(1), Credit.onRoles(forked, { tool: 0.5 }))
     expect(trained(samples)).toEqual([7, 3])
     expect(list(samples[1]!.tokenIds)).toEqual([1, 2, 3, 4, 5, 6, 7, 13, 14, 15, 16, 17])
     expect(list(samples[1]!.mask.subarray(3, 7))).toEqual([0, 0, 0, 0])
@@ -284,7 +284,7 @@ describe("signal", () => {
     const seen = echo()
     const flat = one(seen, Credit.uniform(0))
     expect(TrainingSample.hasSignal(flat)).toBe(false)
-    const observed = one(seen, Credit.uniform(0), Credit.observations(seen, { tool: 0.1 }))
+    const observed = one(seen, Credit.uniform(0), Credit.onRoles(seen, { tool: 0.1 }))
     expect(TrainingSample.hasSignal(observed)).toBe(true)
     const pruned = TrainingSample.pruneZeroAdvantage(observed)!
     expect(list(pruned.rlWeights)).toEqual(new Array(8).fill(0))

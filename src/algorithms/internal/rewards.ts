@@ -6,7 +6,6 @@ import * as Data from "effect/Data"
 import * as Exit from "effect/Exit"
 import * as Schema from "effect/Schema"
 import type { Problem, SourceDescription } from "../../Algorithm.ts"
-import type { Credit } from "../../Credit.ts"
 import type { Rollout } from "../../Rollout.ts"
 import * as Trace from "../../Trace.ts"
 
@@ -32,6 +31,21 @@ export const centred = (values: ReadonlyArray<number>): ReadonlyArray<number> =>
   if (allEqual(values)) return values.map(() => 0)
   const baseline = mean(values)
   return values.map((value) => value - baseline)
+}
+
+/** Each reward less the mean of those with the same key; a rollout alone with its key gets exactly 0. */
+export const centredWithin = (
+  group: ReadonlyArray<Rollout>,
+  keyOf: (rollout: Rollout) => string
+): ReadonlyArray<number> => {
+  const keys = group.map(keyOf)
+  const advantages = new Array<number>(group.length)
+  for (const key of new Set(keys)) {
+    const peers = keys.flatMap((own, i) => (own === key ? [i] : []))
+    const values = centred(peers.map((i) => group[i]!.reward))
+    for (const [at, i] of peers.entries()) advantages[i] = values[at]!
+  }
+  return advantages
 }
 
 /** Tokens the policy sampled, tokens it was given, and its turns. */
@@ -78,23 +92,27 @@ export class SeveralSeats extends Data.TaggedError("SeveralSeats")<{ readonly se
 
 /** A formula over rollouts of one seat: refuses a group that holds several. */
 export const ofOneSeat =
-  (formula: (group: ReadonlyArray<Rollout>) => ReadonlyArray<Credit>) =>
-  (group: ReadonlyArray<Rollout>): ReadonlyArray<Credit> | Exit.Exit<never, SeveralSeats> => {
+  <A>(formula: (group: ReadonlyArray<Rollout>) => A) =>
+  (group: ReadonlyArray<Rollout>): A | Exit.Exit<never, SeveralSeats> => {
     const seats = Array.from(new Set(group.map(({ seat }) => seat))).sort()
     return seats.length > 1 ? Exit.fail(new SeveralSeats({ seats })) : formula(group)
   }
 
+/** A group of one has nothing to be compared with. */
+export const checkGroupSize = ({ groupSize, name }: SourceDescription): ReadonlyArray<Problem> =>
+  groupSize < 2
+    ? [
+        {
+          path: "group_size",
+          message: `source "${name}" has groups of ${groupSize}: a rollout compared with itself alone has no advantage; use 2 or more`
+        }
+      ]
+    : []
+
 /** What makes a baseline over a group meaningless before anything has run. */
-export const checkGroup = (_config: unknown, { groupSize, name, seats }: SourceDescription): ReadonlyArray<Problem> => {
-  const problems: Array<Problem> = []
-  if (groupSize < 2) {
-    problems.push({
-      path: "group_size",
-      message: `source "${name}" has groups of ${groupSize}: a rollout compared with itself alone has no advantage; use 2 or more`
-    })
-  }
-  if (seats.length > 1) {
-    problems.push({ path: "algo.type", message: `source "${name}": ${new SeveralSeats({ seats }).message}` })
-  }
-  return problems
+export const checkGroup = (_config: unknown, source: SourceDescription): ReadonlyArray<Problem> => {
+  const { name, seats } = source
+  const several =
+    seats.length > 1 ? [{ path: "algo.type", message: `source "${name}": ${new SeveralSeats({ seats }).message}` }] : []
+  return [...checkGroupSize(source), ...several]
 }
