@@ -4,7 +4,10 @@ import type * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import type { Finding, SftConfig, TrainConfig, TrainDraft } from "../src/Config.ts"
+import type { AlgorithmConfig, Facts } from "../src/Registry.ts"
 import type { EvalReport, SftReport, StepReport } from "../src/Report.ts"
+import type { Ended } from "../src/Rollout.ts"
+import type { Explanation } from "../src/testing/Explanation.ts"
 
 /** A failure that a command can show: its message is all that is printed. @category errors */
 export interface RunFailure {
@@ -23,8 +26,30 @@ export interface Started<A> {
   readonly steps: Stream.Stream<A, RunFailure>
 }
 
+/** Rollouts of one source, and what an algorithm over them may need. @category model */
+export interface Explaining {
+  readonly algorithm: AlgorithmConfig
+  /** in the order of dispatch */
+  readonly rollouts: ReadonlyArray<Ended>
+  /** directory of the policy, for algorithms that ask it */
+  readonly model: string | undefined
+  /** directory whose tokenizer reads the tokens; the policy's when undefined */
+  readonly tokenizer: string | undefined
+  /** longest sequence of a micro-batch, in tokens */
+  readonly maxSequenceLength: number | undefined
+}
+
+/** What became of an algorithm over rollouts, and what is worth saying about it. @category model */
+export interface Explained {
+  readonly explanation: Explanation
+  readonly notes: ReadonlyArray<string>
+}
+
 /** @category model */
 export interface RunsService {
+  /** Algorithms that a configuration names without a path. */
+  readonly algorithms: Effect.Effect<ReadonlyArray<Facts>>
+  readonly explain: (request: Explaining) => Effect.Effect<Explained, RunFailure>
   /** What only the parts that a configuration names can say of it: an algorithm, a loss, an environment. */
   readonly check: (config: TrainDraft) => Effect.Effect<ReadonlyArray<Finding>>
   readonly train: (

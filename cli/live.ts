@@ -43,6 +43,12 @@ export const layer = Layer.effect(
         Effect.provide(context)
       )
     return {
+      algorithms: Effect.map(run, ({ registry }) => registry.builtIn),
+      explain: (request) =>
+        Effect.flatMap(
+          lazily(() => import("./explaining.ts")),
+          ({ explaining }) => Effect.provide(Effect.mapError(explaining(request), failure), context)
+        ),
       check: (config) => Effect.flatMap(run, ({ check }) => check(config)),
       train: (config, options) => opened(Effect.flatMap(run, ({ train }) => train(config, options))),
       sft: (config) => opened(Effect.flatMap(run, ({ sft }) => sft(config))),

@@ -6,6 +6,7 @@ import * as Span from "@effect/cli/HelpDoc/Span"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as algo from "./algo.ts"
 import { plain } from "./display/Style.ts"
 import * as evaluate from "./eval.ts"
 import { WrongCall } from "./exit.ts"
@@ -16,16 +17,23 @@ import * as sft from "./sft.ts"
 import * as train from "./train.ts"
 import { normalise, type Syntax } from "./usage.ts"
 
+const configuration = "a configuration file (TOML)"
+
 const syntax: Syntax = {
-  train: train.operands,
-  sft: sft.operands,
-  eval: evaluate.operands,
-  plan: plan.operands
+  train: { options: train.operands, files: configuration },
+  sft: { options: sft.operands, files: configuration },
+  eval: { options: evaluate.operands, files: configuration },
+  plan: { options: plan.operands, files: configuration },
+  "algo explain": {
+    options: algo.explainOperands,
+    files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl"
+  },
+  "algo list": { options: {}, files: undefined }
 }
 
 const root = Command.make("primerl").pipe(
   Command.withDescription("Trains language-model agents by reinforcement learning."),
-  Command.withSubcommands([train.command, sft.command, evaluate.command, plan.command])
+  Command.withSubcommands([train.command, sft.command, evaluate.command, plan.command, algo.command])
 )
 
 const footer = HelpDoc.blocks([
@@ -33,20 +41,30 @@ const footer = HelpDoc.blocks([
   HelpDoc.p("primerl plan examples/reverse-text/rl.toml"),
   HelpDoc.p("primerl train examples/reverse-text/rl.toml --set max_steps=20"),
   HelpDoc.p("primerl train examples/reverse-text/rl.toml --resume"),
+  HelpDoc.p("primerl algo explain runs/reverse-text/rollouts/step_000001.jsonl"),
   HelpDoc.h1("ALSO"),
   HelpDoc.p("primerl COMMAND --help, primerl --version, primerl --completions bash (or zsh, fish, sh)")
 ])
 
-/** A command's usage line begins with the name of the program. */
-const named = (help: string): string => help.replace(/^\$ (?!primerl\b)(?=\w)/m, "$ primerl ")
+/** A command's usage line begins with the name of the program, and that of the command's group. */
+const named = (help: string, group: ReadonlyArray<string>): string =>
+  help.replace(/^\$ (?!primerl\b)(?=\w)/m, `$ ${["primerl", ...group].join(" ")} `)
+
+/** The word before a command of two words. */
+const groupOf = ([first = "", second = ""]: ReadonlyArray<string>): ReadonlyArray<string> =>
+  `${first} ${second}` in syntax ? [first] : []
 
 /** Help goes where all output goes; the parser's own errors are said in one line elsewhere. */
-const quiet = (console: Console.Console, { colour, write }: OutputService): Console.Console => ({
+const quiet = (
+  console: Console.Console,
+  { colour, write }: OutputService,
+  group: ReadonlyArray<string>
+): Console.Console => ({
   ...console,
   error: () => Effect.void,
   log: (...lines) => {
     const text = lines.join(" ")
-    return write(`${named(colour ? text : plain(text))}\n`)
+    return write(`${named(colour ? text : plain(text), group)}\n`)
   }
 })
 
@@ -67,7 +85,7 @@ export const program = (args: ReadonlyArray<string>, version: string) => {
     const normal = yield* Either.mapLeft(normalise(args, syntax), (what) => new WrongCall({ what }))
     const console = yield* Console.consoleWith(Effect.succeed)
     const output = yield* Output
-    yield* Effect.withConsole(run(["node", "primerl", ...normal]), quiet(console, output)).pipe(
+    yield* Effect.withConsole(run(["node", "primerl", ...normal]), quiet(console, output, groupOf(normal))).pipe(
       Effect.provide(Log.layer(output))
     )
   }).pipe(Effect.provide(CliConfig.layer({ showBuiltIns: false })))

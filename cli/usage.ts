@@ -5,8 +5,15 @@ import { nearest } from "../src/internal/Nearest.ts"
 /** What follows an option. @category model */
 export type Operand = "nothing" | "text" | "count"
 
-/** The options of each command. @category model */
-export type Syntax = Readonly<Record<string, Readonly<Record<string, Operand>>>>
+/** What a command takes. @category model */
+export interface Command {
+  readonly options: Readonly<Record<string, Operand>>
+  /** what the words after the options are, as in "a configuration file (TOML)"; undefined takes none */
+  readonly files: string | undefined
+}
+
+/** Every command by its name; the name of a command of a group is two words. @category model */
+export type Syntax = Readonly<Record<string, Command>>
 
 const everywhere: Readonly<Record<string, Operand>> = {
   "--help": "nothing",
@@ -24,7 +31,23 @@ const meant = (word: string, known: Iterable<string>): string => {
   return close === undefined ? "" : `; did you mean ${JSON.stringify(close)}?`
 }
 
-const list = (words: ReadonlyArray<string>): string => words.join(", ")
+const list = (words: Iterable<string>): string => Array.from(words).join(", ")
+
+/** The first words of all commands, or the second words of those of a group. */
+const words = (syntax: Syntax, group?: string): ReadonlyArray<string> => {
+  const names = Object.keys(syntax).map((name) => name.split(" "))
+  const found =
+    group === undefined
+      ? names.map(([first]) => first!)
+      : names.map(([first, ...rest]) => (first === group ? rest.join(" ") : ""))
+  return Array.from(new Set(found)).filter((word) => word !== "")
+}
+
+/** The name of the command that a line asks for, as far as it goes, without options. */
+const nameOf = (args: ReadonlyArray<string>, syntax: Syntax): ReadonlyArray<string> => {
+  const plain = args.filter((arg) => !arg.startsWith("-"))
+  return plain.slice(0, words(syntax, plain[0]).length > 0 ? 2 : 1)
+}
 
 /**
  * The arguments with `--key=value` split, options first and files after `--`; or one line that says what is wrong.
@@ -35,17 +58,18 @@ export const normalise = (
   args: ReadonlyArray<string>,
   syntax: Syntax
 ): Either.Either<ReadonlyArray<string>, string> => {
-  const command = args.find((arg) => !arg.startsWith("-"))
+  const named = nameOf(args, syntax)
+  const command = named.length === 0 ? undefined : named.join(" ")
   const options: Array<string> = []
   const files: Array<string> = []
   let literal = false
   let helped = false
-  let named = false
+  let wordsSeen = 0
   for (let index = 0; index < args.length; index++) {
     const arg = args[index]!
     if (literal || !arg.startsWith("-") || arg === "-") {
-      if (named || literal) files.push(arg)
-      else named = true
+      if (wordsSeen >= named.length || literal) files.push(arg)
+      else wordsSeen++
       continue
     }
     if (arg === "--") {
@@ -54,10 +78,10 @@ export const normalise = (
     }
     const equals = arg.startsWith("--") ? arg.indexOf("=") : -1
     const name = equals < 0 ? arg : arg.slice(0, equals)
-    const known = { ...everywhere, ...(command === undefined ? {} : syntax[command]) }
+    const known = { ...everywhere, ...(command === undefined ? {} : syntax[command]?.options) }
     const operand = known[name]
     if (operand === undefined) {
-      const others = Object.keys(syntax).filter((one) => syntax[one]?.[name] !== undefined)
+      const others = Object.keys(syntax).filter((one) => syntax[one]?.options[name] !== undefined)
       if (others.length > 0 && (command === undefined || !(command in syntax))) {
         return Either.left(`${name} is an option of ${list(others)}: put the command first`)
       }
@@ -82,13 +106,22 @@ export const normalise = (
     helped ||= name in everywhere && name !== "--log-level"
     options.push(name, value)
     // a shell's name is an operand of a built-in option, not a command
-    if (name in everywhere && command === value) named = true
+    if (name in everywhere && command === value) wordsSeen = named.length
   }
-  if (command === undefined || (helped && !(command in syntax))) return Either.right(options)
-  if (!(command in syntax)) {
-    const close = meant(command, Object.keys(syntax)) || `; commands are ${list(Object.keys(syntax))}`
-    return Either.left(`unknown command ${JSON.stringify(command)}${close}`)
+  if (command === undefined) return Either.right(options)
+  const asked = syntax[command]
+  if (asked === undefined) {
+    const inside = words(syntax, named[0])
+    if (helped) return Either.right(inside.length > 0 ? [...named.slice(0, 1), ...options] : options)
+    if (inside.length > 0 && named.length === 1) return Either.left(`${command} needs a word after it: ${list(inside)}`)
+    const others = inside.length > 0 ? inside.map((word) => `${named[0]} ${word}`) : words(syntax)
+    return Either.left(
+      `unknown command ${JSON.stringify(command)}${meant(command, others) || `; commands are ${list(others)}`}`
+    )
   }
-  if (files.length === 0 && !helped) return Either.left(`${command} needs a configuration file (TOML)`)
-  return Either.right([command, ...options, ...(files.length === 0 ? [] : ["--", ...files])])
+  if (asked.files === undefined && files.length > 0) {
+    return Either.left(`${command} takes no files, got ${JSON.stringify(files[0])}`)
+  }
+  if (asked.files !== undefined && files.length === 0 && !helped) return Either.left(`${command} needs ${asked.files}`)
+  return Either.right([...named, ...options, ...(files.length === 0 ? [] : ["--", ...files])])
 }

@@ -294,7 +294,7 @@ const layerOf = <H extends HooksOf>(
   dependsOn: DependentSet.Rule,
   hooks: () => H
 ): Layer.Layer<Algorithm, ErrorOf<H>, ContextOf<H>> => {
-  const actions = Credit.actions(actionLoss)
+  const actions = Credit.by(Credit.actions(actionLoss), `${type}.actionLoss`)
   const made = Effect.suspend(() => {
     const given: HooksOf = hooks()
     return (Effect.isEffect(given) ? given : Effect.succeed(given)) as Effect.Effect<

@@ -166,8 +166,8 @@ export const reference = (
 export const actions = (component: "rl" | "ce" | "refKl"): Credit =>
   component === "rl" ? empty : { claims: [claim("rl", "sampled", 0), claim(component, "sampled", 1)] }
 
-/** Marks who wrote the claims; the pipeline does it, an algorithm need not. @category combinators */
+/** Marks who wrote the claims that nobody has signed; the pipeline does it, an algorithm need not. @category combinators */
 export const by = (credit: Credit, writer: string): Credit => ({
   ...credit,
-  claims: credit.claims.map((claim) => ({ ...claim, writer }))
+  claims: credit.claims.map((claim) => (claim.writer ? claim : { ...claim, writer }))
 })

@@ -10,6 +10,7 @@ import type * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import * as Algorithm from "./Algorithm.ts"
+import type * as DependentSet from "./DependentSet.ts"
 import type { Endpoints } from "./Endpoints.ts"
 import type { Inference } from "./Inference.ts"
 import { inWords } from "./internal/inWords.ts"
@@ -25,10 +26,16 @@ export type Provided = Inference | State | Endpoints | Renderer | Tokenizer
 /** An algorithm with its config, ready for a run. @category model */
 export type Resolved = Algorithm.Configured<Algorithm.AlgorithmStartError, Provided>
 
-/** What the registry needs of a definition: any whose Layer asks only for what a run provides. @category model */
-export interface Entry {
-  readonly [Algorithm.TypeId]: Algorithm.Line
+/** What is known of an algorithm without a config. @category model */
+export interface Facts {
   readonly type: string
+  readonly actionLoss: Algorithm.ActionLoss
+  readonly dependsOn: DependentSet.Rule
+}
+
+/** What the registry needs of a definition: any whose Layer asks only for what a run provides. @category model */
+export interface Entry extends Facts {
+  readonly [Algorithm.TypeId]: Algorithm.Line
   readonly configure: (
     input: unknown
   ) => Either.Either<Algorithm.Configured<unknown, Provided>, Algorithm.AlgorithmConfigError>
@@ -59,6 +66,7 @@ export interface AlgorithmConfig {
 /** Which algorithms a config can name. @category model */
 export interface Registry {
   readonly known: ReadonlyArray<string>
+  readonly builtIn: ReadonlyArray<Facts>
   readonly resolve: (
     config: AlgorithmConfig
   ) => Effect.Effect<Resolved, AlgorithmNotFound | Algorithm.AlgorithmConfigError>
@@ -108,6 +116,7 @@ export const make = (
     new AlgorithmNotFound({ type, known, reason, missing })
   return {
     known,
+    builtIn: entries.map(({ actionLoss, dependsOn, type }) => ({ type, actionLoss, dependsOn })),
     resolve: ({ type, ...config }) =>
       Effect.gen(function* () {
         const entry = builtIn.get(type)

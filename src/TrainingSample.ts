@@ -136,6 +136,10 @@ export const pruneZeroAdvantage = (sample: TrainingSample): TrainingSample | und
   return hasMembers(pruned) ? pruned : undefined
 }
 
+/** What of a sample is trained: without what would move nothing; undefined when nothing is left. @category members */
+export const moving = (sample: TrainingSample): TrainingSample | undefined =>
+  hasSignal(sample) ? pruneZeroAdvantage(sample) : undefined
+
 const invalid = (sample: Pick<TrainingSample, "rollout" | "source">, stream: StreamName, reason: string) =>
   Either.left(new InvalidSample({ rollout: sample.rollout, source: sample.source, stream, reason }))
 
@@ -251,10 +255,37 @@ const settle = (sample: TrainingSample): Either.Either<TrainingSample, InvalidSa
   return check(sample)
 }
 
+/** A branch with what it trains; `sample` is undefined when none of its tokens is a member of a component. @category model */
+export interface BranchSample {
+  readonly branch: Trace.Branch
+  readonly sample: TrainingSample | undefined
+}
+
+/**
+ * Every branch of a rollout, laid out. Fails with `CreditConflict` when two claims disagree about a token, and with
+ * `InvalidSample` when a claim does not fit the trace or is not finite, or when a member lacks the advantage or the
+ * reference that its component needs.
+ *
+ * @category constructors
+ */
+export const ofBranches = (scored: {
+  readonly rollout: Rollout
+  readonly credit: Credit
+}): Either.Either<ReadonlyArray<BranchSample>, CreditConflict | InvalidSample> =>
+  Either.gen(function* () {
+    const { credit, rollout } = scored
+    const pieces = yield* layOut(rollout, credit)
+    const branches: Array<BranchSample> = []
+    for (const branch of Trace.branches(rollout.trace)) {
+      const sample = layBranch(rollout, pieces, branch)
+      branches.push({ branch, sample: hasMembers(sample) ? yield* settle(sample) : undefined })
+    }
+    return branches
+  })
+
 /**
  * The samples of a rollout: one for every branch with a token to train in some component; a rollout without any gives
- * none. Fails with `CreditConflict` when two claims disagree about a token, and with `InvalidSample` when a claim does
- * not fit the trace or is not finite, or when a member lacks the advantage or the reference that its component needs.
+ * none. Fails as `ofBranches` does.
  *
  * @category constructors
  */
@@ -262,13 +293,4 @@ export const make = (scored: {
   readonly rollout: Rollout
   readonly credit: Credit
 }): Either.Either<ReadonlyArray<TrainingSample>, CreditConflict | InvalidSample> =>
-  Either.gen(function* () {
-    const { credit, rollout } = scored
-    const pieces = yield* layOut(rollout, credit)
-    const samples: Array<TrainingSample> = []
-    for (const branch of Trace.branches(rollout.trace)) {
-      const sample = layBranch(rollout, pieces, branch)
-      if (hasMembers(sample)) samples.push(yield* settle(sample))
-    }
-    return samples
-  })
+  Either.map(ofBranches(scored), (branches) => branches.flatMap(({ sample }) => (sample === undefined ? [] : [sample])))

@@ -15,13 +15,16 @@ export interface Piece {
   readonly writer: string
 }
 
+/** Whether a piece says anything of a token. */
+export const speaks = ({ where }: Piece, token: number): boolean => where === undefined || where[token] === 1
+
 /** What a piece says of a token; undefined when it is silent. Float32 is the width in which streams travel. */
-const valueAt = ({ values, where }: Piece, token: number): number | undefined =>
-  where !== undefined && where[token] !== 1
-    ? undefined
-    : typeof values === "number"
-      ? Math.fround(values)
-      : values[token]
+const valueAt = (piece: Piece, token: number): number | undefined =>
+  speaks(piece, token)
+    ? typeof piece.values === "number"
+      ? Math.fround(piece.values)
+      : piece.values[token]
+    : undefined
 
 /** One value per sampled token of the rollout, spread over the tokens of each node. */
 const spread = (nodes: ReadonlyArray<Node>, values: Float32Array): ReadonlyArray<Float32Array> => {
@@ -107,9 +110,8 @@ export const layOut = (
 
 /** Writes what a piece says into a stream that starts at `at`. */
 export const write = (piece: Piece, into: Float32Array, at: number, length: number): void => {
-  const { values, where } = piece
+  const { values } = piece
   for (let token = 0; token < length; token++) {
-    if (where === undefined || where[token] === 1)
-      into[at + token] = typeof values === "number" ? values : values[token]!
+    if (speaks(piece, token)) into[at + token] = typeof values === "number" ? values : values[token]!
   }
 }

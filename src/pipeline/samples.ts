@@ -12,7 +12,7 @@ const compile = (scored: Scored): Compiled | Absent =>
     onLeft: (error) => failed(scored.rollout, error),
     onRight: (branches) => {
       const samples = branches.flatMap((branch) => {
-        const sample = TrainingSample.hasSignal(branch) ? TrainingSample.pruneZeroAdvantage(branch) : undefined
+        const sample = TrainingSample.moving(branch)
         return sample === undefined ? [] : [sample]
       })
       return {

@@ -4,10 +4,12 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
 import { ending } from "../../cli/exit.ts"
+import { explaining } from "../../cli/explaining.ts"
 import { Output, type OutputService } from "../../cli/Output.ts"
 import { program } from "../../cli/program.ts"
 import { Runs, type RunsService } from "../../cli/Runs.ts"
 import type { StepReport } from "../../src/Report.ts"
+import { registry } from "../../src/Run.ts"
 import { files } from "../config/files.ts"
 
 export const stepReport = (step: number, change: Partial<StepReport> = {}): StepReport => ({
@@ -39,6 +41,8 @@ export const stepReport = (step: number, change: Partial<StepReport> = {}): Step
 })
 
 export const runs: RunsService = {
+  algorithms: Effect.succeed(registry.builtIn),
+  explain: (request) => Effect.provide(explaining(request), NodeContext.layer),
   check: () => Effect.succeed([]),
   train: () =>
     Effect.succeed({

@@ -240,13 +240,22 @@ describe("primerl plan", () => {
 describe("a wrong command line is one line and exit code 2", () => {
   const cases: ReadonlyArray<readonly [ReadonlyArray<string>, string]> = [
     [["trian", "rl.toml"], 'unknown command "trian"; did you mean "train"?'],
-    [["xyz"], 'unknown command "xyz"; commands are train, sft, eval, plan'],
+    [["xyz"], 'unknown command "xyz"; commands are train, sft, eval, plan, algo'],
     [["train"], "train needs a configuration file (TOML)"],
+    [["algo"], "algo needs a word after it: explain, list"],
+    [["algo", "lst"], 'unknown command "algo lst"; did you mean "algo list"?'],
+    [["algo", "run"], 'unknown command "algo run"; commands are algo explain, algo list'],
+    [["algo", "list", "x.jsonl"], 'algo list takes no files, got "x.jsonl"'],
+    [["algo", "explain"], "algo explain needs a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl"],
+    [["algo", "explain", "--jsn", "x.jsonl"], 'unknown option "--jsn" of algo explain; did you mean "--json"?'],
     [["train", "rl.toml", "--rsume"], 'unknown option "--rsume" of train; did you mean "--resume"?'],
     [["plan", "rl.toml", "--resume"], 'unknown option "--resume" of plan'],
     [["train", "rl.toml", "--set"], "--set needs a value after it"],
     [["train", "rl.toml", "--set", ""], '--set needs a value, got ""'],
-    [["--set", "a=1", "train", "rl.toml"], "--set is an option of train, sft, eval, plan: put the command first"],
+    [
+      ["--set", "a=1", "train", "rl.toml"],
+      "--set is an option of train, sft, eval, plan, algo explain: put the command first"
+    ],
     [["--completions", "tcsh"], '--completions knows the shells bash, zsh, fish, sh, not "tcsh"'],
     [["train", "rl.toml", "--resume=yes"], '--resume takes no value, got "yes"'],
     [["eval", "rl.toml", "--examples", "0"], '--examples needs a whole number, at least 1, got "0"'],
@@ -310,6 +319,8 @@ describe("help", () => {
         [["--help"], "- eval --set key=value..."],
         [[], "COMMANDS"],
         [["train", "--help"], "--resume"],
+        [["algo", "--help"], "- explain"],
+        [["algo", "explain", "--help"], "$ primerl algo explain"],
         [["train", "--help"], "$ primerl train --set key=value... [--resume] <FILE>..."],
         [["--version"], "1.2.3\n"],
         [["--completions", "bash"], "complete -F"]
