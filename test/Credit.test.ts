@@ -54,6 +54,23 @@ describe("Credit", () => {
     expect(Credit.onRoles(forked, { user: 0.5 }).claims.map(({ over }) => over)).toEqual([4])
   })
 
+  it("onRoles keeps what it is told to keep, and of a message with some tokens left out says it token by token", () => {
+    const answer: Node = {
+      ...node(1, false),
+      tokenIds: Int32Array.of(5, 6, 7),
+      mask: new Uint8Array(3),
+      isContent: Uint8Array.of(0, 1, 1)
+    }
+    const seen = rollout(node(undefined, false), node(0, true), answer)
+    const claims = (keep: Credit.Keep) =>
+      Credit.onRoles(seen, { user: 0.5 }, keep).claims.map(({ over, values }) => [over, values])
+    expect(claims(() => true)).toEqual([[2, 0.5]])
+    expect(claims(() => false)).toEqual([])
+    expect(claims(({ tokenIds }) => Array.from(tokenIds, (id) => id !== 6))).toEqual([[2, Float32Array.of(0, 0, 0.5)]])
+    expect(() => claims(() => [true])).toThrow("a mask of 1 for the 3 tokens of message 2 of rollout r1")
+    expect(() => claims(() => "all" as unknown as boolean)).toThrow("it must give true, false or a mask")
+  })
+
   it("actions of rl say nothing: it is what happens anyway", () => {
     expect(Credit.actions("rl")).toBe(Credit.empty)
   })

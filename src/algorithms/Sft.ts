@@ -7,5 +7,14 @@ export default Algorithm.define({
   type: "sft",
   actionLoss: "ce",
   dependsOn: DependentSet.self,
+  check: (_config, { frozen, name }) =>
+    frozen
+      ? []
+      : [
+          {
+            path: "sampling.source",
+            message: `source "${name}" samples from the policy, and sft needs a model to sample from: set sampling.source = { name = "…", base_url = ["…"] }`
+          }
+        ],
   hooks: () => ({})
 })

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Stream } from "effect"
+import { Effect, Either, Stream } from "effect"
 import Sft from "../../src/algorithms/Sft.ts"
 import * as Pipeline from "../../src/Pipeline.ts"
 import * as Testing from "../../src/testing/index.ts"
@@ -23,8 +23,17 @@ it.effect("sft trains what was sampled with ce, alone and without an advantage, 
   })
 )
 
-it("sft takes a frozen source, and groups of any size", () => {
-  for (const frozen of [true, false]) {
-    assert.deepStrictEqual(Sft.check({}, { name: "expert", groupSize: 1, seats: ["policy"], frozen }), [])
-  }
+it("O14: sft takes a frozen source, and groups of any size; what the policy samples is nothing to imitate", () => {
+  const source = { name: "expert", groupSize: 1, seats: ["policy"], frozen: true }
+  assert.deepStrictEqual(Sft.check({}, source), [])
+  const [problem, ...more] = Sft.check({}, { ...source, frozen: false })
+  assert.deepStrictEqual([problem?.path, more], ["sampling.source", []])
+  assert.include(problem?.message, 'source "expert"')
+  assert.include(problem?.message, "needs a model to sample from: set sampling.source")
+})
+
+it("sft takes no keys", () => {
+  const left = Either.getLeft(Sft.configure({ teacher: { name: "expert" } }))
+  assert(left._tag === "Some")
+  assert.strictEqual(left.value.message, "algorithm sft, teacher: is unexpected; it takes no keys")
 })
