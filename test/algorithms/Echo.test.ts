@@ -180,6 +180,15 @@ describe("Echo with a filter", () => {
     })
   )
 
+  it.effect("the filter of the examples leaves out what is too long", () =>
+    Effect.gen(function* () {
+      const filter = (longest: number) =>
+        Echo.layer({ filter: { import_path: "./examples/short-observations.ts", kwargs: { longest } } })
+      assert.deepStrictEqual(yield* ceOf(Testing.toolUse, filter(3)), [0, 0, 0, 0, 0, 0.1, 0.1, 0, 0])
+      assert.strictEqual(yield* ceOf(Testing.toolUse, filter(2)), undefined)
+    })
+  )
+
   it.effect("a module that is not there, or is no filter, is told before anything runs", () =>
     Effect.gen(function* () {
       const failure = (import_path: string) =>
