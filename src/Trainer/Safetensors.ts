@@ -51,7 +51,7 @@ const readExactly = (file: FileSystem.File, path: string, offset: number, bytes:
     return out
   })
 
-const openFile = (path: string) =>
+const openPart = (path: string) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const file = yield* Effect.mapError(fs.open(path, { flag: "r" }), unreadable(path))
@@ -90,20 +90,32 @@ export const open = (directory: string): Effect.Effect<Checkpoint, ModelError, F
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const whole = yield* Effect.mapError(fs.exists(`${directory}/${single}`), unreadable(directory))
-    const index = whole ? Option.none() : yield* readIndex(directory)
-    if (!whole && Option.isNone(index)) {
-      return yield* new ModelError({ path: directory, reason: `holds neither ${single} nor ${indexName}` })
-    }
-    const names = Option.match(index, {
-      onNone: () => [single],
-      onSome: (map) => [...new Set(Object.values(map))].sort()
-    })
+    if (whole) return yield* openFile(directory, single)
+    const index = yield* readIndex(directory)
+    return Option.isSome(index)
+      ? yield* openFiles(directory, [...new Set(Object.values(index.value))].sort(), index)
+      : yield* new ModelError({ path: directory, reason: `holds neither ${single} nor ${indexName}` })
+  })
+
+/** Opens one file of a directory, which holds all its tensors. @category constructors */
+export const openFile = (
+  directory: string,
+  file: string
+): Effect.Effect<Checkpoint, ModelError, FileSystem.FileSystem | Scope.Scope> =>
+  openFiles(directory, [file], Option.none())
+
+const openFiles = (
+  directory: string,
+  names: ReadonlyArray<string>,
+  index: Option.Option<Readonly<Record<string, string>>>
+): Effect.Effect<Checkpoint, ModelError, FileSystem.FileSystem | Scope.Scope> =>
+  Effect.gen(function* () {
     const tensors = new Map<string, Entry>()
     const places = new Map<string, { readonly file: FileSystem.File; readonly path: string }>()
     const files: Array<Files[number]> = []
     for (const name of names) {
       const path = `${directory}/${name}`
-      const { entries, file } = yield* openFile(path)
+      const { entries, file } = yield* openPart(path)
       for (const entry of entries) {
         const other = places.get(entry.name)
         if (other !== undefined) {

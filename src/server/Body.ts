@@ -1,0 +1,100 @@
+/** Reads a request's body against its schema, and names everything that is wrong with it in one answer. */
+import * as HttpIncomingMessage from "@effect/platform/HttpIncomingMessage"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import * as ParseResult from "effect/ParseResult"
+import * as Schema from "effect/Schema"
+import { found } from "../config/Decode.ts"
+import * as Shape from "../config/Shape.ts"
+import { inWords } from "../internal/inWords.ts"
+import { nearest } from "../internal/Nearest.ts"
+import { type ApiError, invalid } from "./ApiError.ts"
+
+/** Most bytes of one request: ten thousand tokens as ids take about 60,000. @category limits */
+export const maxBodyBytes = 32 * 1024 * 1024
+
+type Path = ReadonlyArray<string | number>
+
+const written = (path: Path): string =>
+  path.reduce<string>(
+    (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),
+    ""
+  )
+
+const at = (value: unknown, path: Path): unknown =>
+  path.reduce<unknown>((here, key) => (here as Readonly<Record<string, unknown>> | undefined)?.[key], value)
+
+/** The innermost part of a path that the schema describes: the members of a union have no shape of their own. */
+const described = (shape: Shape.Shape, path: Path): Path => {
+  let known = path
+  while (known.length > 0 && Shape.at(shape, known) === undefined) known = known.slice(0, -1)
+  return known
+}
+
+const kind = (of: unknown): string => {
+  if (of === null) return "null"
+  const text = typeof of === "object" && !Array.isArray(of) ? "an object" : found(of)
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text
+}
+
+const unknownKey = (shape: Shape.Shape, path: Path): string => {
+  const table = Shape.at(shape, path.slice(0, -1))
+  const close = table?._tag === "Table" ? nearest(String(path.at(-1)), table.keys.keys()) : undefined
+  return `${written(path)}: unknown parameter${close === undefined ? "" : `; did you mean "${close}"?`}`
+}
+
+const problems = (schema: Schema.Schema.AnyNoContext, body: unknown, error: ParseResult.ParseError) => {
+  const shape = Shape.make(schema)
+  const found = new Map<string, string>()
+  for (const issue of ParseResult.ArrayFormatter.formatErrorSync(error)) {
+    const whole = issue.path.map((key) => (typeof key === "number" ? key : String(key)))
+    if (issue._tag === "Unexpected") {
+      found.set(written(whole), unknownKey(shape, whole))
+      continue
+    }
+    const path = described(shape, whole)
+    const place = written(path)
+    if (found.has(place)) continue
+    const here = Shape.at(shape, path)
+    const allowed = here?._tag === "Value" ? here.allowed : here?._tag === "List" ? "a list" : "an object"
+    const what = issue._tag === "Missing" ? "missing" : `found ${kind(at(body, whole))}`
+    found.set(place, `${written(whole)}: ${what}, allowed ${path === whole ? "" : `as ${place} `}is ${allowed}`)
+  }
+  return found
+}
+
+/** The value, or an error that names every wrong field; its `param` is the first of them. @category parsing */
+export const decode = <A, I>(schema: Schema.Schema<A, I>, body: unknown): Either.Either<A, ApiError> =>
+  Either.mapLeft(Schema.decodeUnknownEither(schema, { errors: "all", onExcessProperty: "error" })(body), (error) => {
+    const wrong = problems(schema, body, error)
+    return invalid(Array.from(wrong.values()).join("; "), { param: wrong.keys().next().value })
+  })
+
+const tooLarge = invalid(`the body is larger than ${maxBodyBytes} bytes`, { status: 413 })
+
+const text = Effect.gen(function* () {
+  const request = yield* HttpServerRequest.HttpServerRequest
+  if (Number(request.headers["content-length"] ?? 0) > maxBodyBytes) return yield* tooLarge
+  return yield* Effect.mapError(request.text, (error) =>
+    error.cause instanceof Error && error.cause.message === "maxBytes exceeded"
+      ? tooLarge
+      : invalid(`the body cannot be read: ${inWords(error.cause)}`)
+  )
+}).pipe(HttpIncomingMessage.withMaxBodySize(Option.some(maxBodyBytes)))
+
+/** The request's body as `schema` reads it. @category parsing */
+export const read = <A, I>(schema: Schema.Schema<A, I>) =>
+  Effect.gen(function* () {
+    const json = yield* text
+    const body = yield* Either.try({
+      try: (): unknown => JSON.parse(json),
+      catch: (cause) =>
+        invalid(json === "" ? "the body is empty; it must be a JSON object" : `the body is not JSON: ${inWords(cause)}`)
+    })
+    if (typeof body !== "object" || body === null || Array.isArray(body)) {
+      return yield* invalid(`the body is ${kind(body)}; it must be a JSON object`)
+    }
+    return yield* decode(schema, body)
+  })
