@@ -1,10 +1,18 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Either, Layer, Stream } from "effect"
+import { Effect, Either, Layer, Option, Stream } from "effect"
 import Opsd from "../../src/algorithms/Opsd.ts"
+import * as Checkpoint from "../../src/Checkpoint.ts"
+import * as Environment from "../../src/Environment.ts"
 import { Inference, InferenceError, type InferenceService } from "../../src/Inference.ts"
 import * as Mock from "../../src/inference/Mock.ts"
+import * as Journal from "../../src/Journal.ts"
+import * as Orchestrator from "../../src/Orchestrator.ts"
+import * as Permits from "../../src/Permits.ts"
 import * as Pipeline from "../../src/Pipeline.ts"
 import type { Rollout } from "../../src/Rollout.ts"
+import * as State from "../../src/State.ts"
+import * as Trainer from "../../src/Trainer/Mock.ts"
+import * as PackedLoss from "../../src/Trainer/PackedLoss.ts"
 import * as Testing from "../../src/testing/index.ts"
 
 const vocabularySize = Testing.END + 1
@@ -144,6 +152,80 @@ describe("Opsd", () => {
         assert.match(messageOf(item), words)
       }
     })
+  )
+
+  it.effect(
+    "in a run the demonstration is what the task says of itself, and the policy asked is the one that sampled",
+    () => {
+      const said: Array<string> = []
+      let serving = 0
+      const environment = Environment.make({
+        name: "backwards",
+        tasks: [
+          { prompt: "abc", answer: "cba" },
+          { prompt: "xyz", answer: "zyx" }
+        ],
+        info: ({ answer }) => ({ demonstration: answer }),
+        reward: () => 0
+      })
+      return Effect.gen(function* () {
+        const mock = yield* Mock.make({ vocabularySize })
+        const inference = Layer.succeed(Inference, {
+          ...mock,
+          score: (ids, temperature) => {
+            said.push(`v${serving} ${Testing.textOf(ids).slice(0, 6)}`)
+            return mock.score(ids, temperature)
+          },
+          adopt: (weights) =>
+            Effect.sync(() => {
+              serving = weights.version
+            })
+        } satisfies InferenceService)
+        const versions: Array<string> = []
+        const journal = Layer.succeed(Journal.Journal, {
+          find: () => Option.none(),
+          append: (_step, ended) => {
+            assert(ended._tag === "Rollout")
+            versions.push(
+              `v${ended.policyVersion} ${ended.info.demonstration}${ended.info.demonstration === "cba" ? "abc" : "xyz"}`
+            )
+            return Effect.void
+          },
+          seal: () => Effect.void
+        })
+        const reports = yield* Testing.collect(
+          Orchestrator.steps({
+            sources: [
+              {
+                environment,
+                algorithm: Opsd.layer({ template: "{demonstration}" }),
+                groupSize: 2,
+                sampling: { maxTokens: 8 }
+              }
+            ],
+            steps: 4,
+            batchSize: 4,
+            maxSequenceLength: 256
+          })
+        ).pipe(
+          Effect.provide([
+            Layer.provide(Trainer.layerMock(), PackedLoss.layerMock({ logprobs: ({ logprobs }) => logprobs })),
+            Checkpoint.layerNone,
+            Permits.layer(64),
+            State.layer(),
+            Testing.layerRenderer,
+            inference,
+            journal
+          ])
+        )
+        assert.deepStrictEqual(
+          reports.map(({ absent, loss, rollouts }) => [rollouts, absent, loss.rl, loss.refKl !== 0]),
+          Array(4).fill([4, {}, 0, true])
+        )
+        assert.deepStrictEqual(said.toSorted(), versions.toSorted())
+        assert.strictEqual(new Set(said).size, 6)
+      })
+    }
   )
 
   it("fills in its key and a template that has room for the demonstration, and refuses one that has none", () => {
