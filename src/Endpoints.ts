@@ -29,9 +29,9 @@ export const Endpoint = Schema.Struct({
   ),
   /** environment variable that holds the key, where the server wants one */
   api_key_var: Schema.optionalWith(Schema.NonEmptyString, { exact: true }),
-  /** time for one request, from its first attempt's start to that attempt's end */
+  /** time for one attempt, from its connection to the end of its answer */
   timeout_ms: Schema.optionalWith(Schema.Int.pipe(Schema.positive()), { exact: true, default: () => 600_000 }),
-  /** attempts after the first, for what may pass: no connection, 408, 429 and 5xx */
+  /** attempts after the first, for what may pass: no connection, no answer in time, 408, 429 and 5xx */
   max_retries: Schema.optionalWith(Schema.Int.pipe(Schema.nonNegative()), { exact: true, default: () => 5 })
 })
 /** Where a frozen model is served. @category model */

@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import * as Checkpoint from "./Checkpoint.ts"
-import * as Endpoints from "./Endpoints.ts"
+import * as OpenAi from "./inference/OpenAi.ts"
 import * as Journal from "./Journal.ts"
 import * as Permits from "./Permits.ts"
 import * as Policy from "./run/Policy.ts"
@@ -63,7 +63,7 @@ export const layerCpu = (options: Options) => {
     Journal.layerNone,
     Permits.layer(maxInflight),
     State.layer(),
-    Endpoints.layerNone
+    OpenAi.layer()
   ).pipe(Layer.provideMerge(Policy.layerText(model)), Layer.provide(NodeContext.layer))
 }
 

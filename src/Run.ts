@@ -20,9 +20,9 @@ import Rae from "./algorithms/Rae.ts"
 import Sft from "./algorithms/Sft.ts"
 import * as Checkpoint from "./Checkpoint.ts"
 import * as Config from "./Config.ts"
-import * as Endpoints from "./Endpoints.ts"
 import * as Evaluation from "./Evaluation.ts"
 import * as FineTuning from "./FineTuning.ts"
+import * as OpenAi from "./inference/OpenAi.ts"
 import * as Journal from "./Journal.ts"
 import * as ModuleLoader from "./ModuleLoader.ts"
 import * as Orchestrator from "./Orchestrator.ts"
@@ -121,7 +121,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
       Journal.layerFile({ directory: directory.rollouts, from: (resumedFrom ?? 0) + 1 }),
       Permits.layer(orchestrator.maxInflight),
       State.layer(restored?.state),
-      Endpoints.layerNone
+      OpenAi.layer()
     ).pipe(Layer.provideMerge(Layer.succeedContext(policy)), Layer.build)
     if (past !== undefined) yield* Directory.rewind(past.run, past.rows, place.config)
 
