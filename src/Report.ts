@@ -16,6 +16,8 @@ export interface StepReport {
   readonly rewardChange: number
   /** what was minimised, and its parts, each over its own members */
   readonly loss: { readonly total: number; readonly rl: number; readonly ce: number; readonly refKl: number }
+  /** share of `rl` tokens whose policy term the loss left out (`is_masked`), and what else it measured, by name */
+  readonly lossMetrics: Readonly<Record<string, number>>
   /** divergence of the trainer's log-probabilities from inference's, in nats per trained token */
   readonly mismatchKl: number
   /** of the policy, in nats per trained token */

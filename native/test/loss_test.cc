@@ -156,15 +156,40 @@ void noAdvantageHasNoPolicyTerm() {
   streams.advantages.assign(4, 0.0f);
   streams.logprobs.assign(4, -1000.0f);
   std::vector<float> gradient(4);
-  for (const RlKernel kernel : {RlKernel::dppo, RlKernel::ipo}) {
+  for (const RlKernel kernel : {RlKernel::dppo, RlKernel::ipo, RlKernel::ppoClip, RlKernel::cispo, RlKernel::icepop,
+                                RlKernel::importanceSampling}) {
     LossSpec spec;
     spec.kernel = kernel;
     spec.threshold = 1;
+    const bool penalised = kernel == RlKernel::dppo || kernel == RlKernel::ipo;
     const LossSums sums = packedLoss(streams.batch(false), spec, counts, streams.trainer.data(), gradient.data());
-    bool finite = std::isfinite(sums.rl) && sums.rl > 0;
+    bool finite = std::isfinite(sums.rl) && (penalised ? sums.rl > 0 : sums.rl == 0);
     for (const float slope : gradient) finite = finite && std::isfinite(slope);
     check::that(finite, "an advantage of 0 leaves the penalty alone, even where the ratio overflows");
   }
+}
+
+/** Two tokens far off, of either sign, and one near: what is bounded stays so where the ratio is infinite. */
+void overflowIsBounded() {
+  Streams streams({4}, 13);
+  streams.mask.assign(4, 1);
+  streams.trainer = {0, -1, -1, -1};
+  streams.logprobs = {0, -1000, -1000, -1.1f};
+  std::vector<float> gradient(4);
+  const auto of = [&](RlKernel kernel, float second) {
+    streams.advantages = {0, 1, second, 1};
+    LossSpec spec;
+    spec.kernel = kernel;
+    return packedLoss(streams.batch(false), spec, {1, 1, 1}, streams.trainer.data(), gradient.data()).rl;
+  };
+  const double near = -std::exp(double(-1.0f) - double(-1.1f));
+  check::below(std::abs(of(RlKernel::ppoClip, 1) - (near - 2.4)), 1e-12, "a clipped rise is a constant");
+  check::that(gradient[1] == 0 && gradient[2] == 0, "a clipped rise has no slope");
+  check::that(std::isinf(of(RlKernel::ppoClip, -1)), "what the clip does not bound is not hidden");
+  check::below(std::abs(of(RlKernel::cispo, -1) + std::exp(double(-1.0f) - double(-1.1f)) * -1), 1e-12, "cispo");
+  check::that(gradient[1] == -1.2f && gradient[2] == 1.2f, "cispo bounds the weight and keeps the slope");
+  check::below(std::abs(of(RlKernel::icepop, -1) - near), 1e-12, "icepop leaves them out");
+  check::that(gradient[1] == 0 && gradient[2] == 0 && gradient[3] != 0, "icepop leaves their slope out");
 }
 
 void membership() {
@@ -192,9 +217,13 @@ void membership() {
 int main() {
   slopesAreSlopes(RlKernel::dppo);
   slopesAreSlopes(RlKernel::ipo);
+  slopesAreSlopes(RlKernel::ppoClip);
+  slopesAreSlopes(RlKernel::icepop);
+  slopesAreSlopes(RlKernel::importanceSampling);
   goldenValues();
   skippedTokensCannotHarm();
   noAdvantageHasNoPolicyTerm();
+  overflowIsBounded();
   membership();
   return check::close("loss");
 }

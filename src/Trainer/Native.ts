@@ -60,6 +60,9 @@ export type NativeLoss =
       readonly klTau: number
     }
   | { readonly kernel: "ipo"; readonly threshold: number; readonly advantageTau: number; readonly klTau: number }
+  | { readonly kernel: "ppo_clip" | "cispo"; readonly clipLow: number; readonly clipHigh: number }
+  | { readonly kernel: "icepop"; readonly ratioLow: number; readonly ratioHigh: number }
+  | { readonly kernel: "importance_sampling" }
 
 /** Sums over one micro-batch; the component losses are already divided by the global counts. @category model */
 export interface NativeLossReport {

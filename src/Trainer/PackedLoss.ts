@@ -184,6 +184,12 @@ export const ofSample = (
         return yield* Either.left(new RlLoss.LossError({ loss: loss.type, rollout: streams.rollout, reason }))
       }
     }
+    const overflow = gradient.findIndex((slope) => !Number.isFinite(Math.fround(slope)))
+    if (overflow !== -1) {
+      const at = `log-probability ${trainer[overflow]} against ${streams.logprobs[overflow]}`
+      const reason = `token ${overflow} (${at}) has gradient ${gradient[overflow]}, more than float32 holds`
+      return yield* Either.left(new RlLoss.LossError({ loss: loss.type, rollout: streams.rollout, reason }))
+    }
     return { components, gradient, metrics }
   })
 

@@ -12,6 +12,8 @@ export interface StepMetrics {
   logRatio: number
   ratioTokens: number
   masked: number
+  /** what the loss measures, per sequence, times the sequence's `rl` members */
+  readonly loss: Record<string, number>
   rlTokens: number
   entropy: number
   trainedTokens: number
@@ -23,33 +25,38 @@ export const empty = (): StepMetrics => ({
   logRatio: 0,
   ratioTokens: 0,
   masked: 0,
+  loss: {},
   rlTokens: 0,
   entropy: 0,
   trainedTokens: 0
 })
 
-/** Members of `rl` whose policy term the loss leaves out. */
-const maskedOf = (
+/** Adds what the loss says of one sequence: its `rl` members whose policy term is left out, and what else it measures. */
+const addLoss = (
+  metrics: StepMetrics,
   batch: MicroBatch,
   members: ReadonlyArray<number>,
   logprobs: Float32Array,
   loss: RlLoss.RlLoss
-): number => {
-  if (loss.masked === undefined || members.length === 0) return 0
+): void => {
   const gather = (from: Float32Array) => Float64Array.from(members, (t) => from[t]!)
-  const isMasked = loss.masked({
+  const sequence = {
     trainer: gather(logprobs),
     inference: gather(batch.logprobs),
     advantages: gather(batch.advantages),
     reference: batch.referenceLogprobs && gather(batch.referenceLogprobs)
-  })
-  return members.reduce((count, _, i) => count + (isMasked(i) ? 1 : 0), 0)
+  }
+  const isMasked = loss.masked?.(sequence)
+  if (isMasked !== undefined) for (const i of members.keys()) if (isMasked(i)) metrics.masked++
+  for (const [name, value] of Object.entries(loss.metrics?.(sequence) ?? {})) {
+    metrics.loss[name] = (metrics.loss[name] ?? 0) + value * members.length
+  }
 }
 
 /**
  * Adds one micro-batch: the mismatch r − ln r − 1 of each `rl` or `refKl` member, with r the trainer's over the sampler's
- * probability; which `rl` members are masked; and the entropy at each member of any component. Fails with `LossError` when
- * the loss cannot say what it masks.
+ * probability; what the loss masks and measures of its `rl` members; and the entropy at each member of any component. Fails
+ * with `LossError` when the loss cannot say it.
  *
  * @category combinators
  */
@@ -60,9 +67,9 @@ export const add = (
   report: NativeLossReport
 ): Either.Either<void, RlLoss.LossError> => {
   const { entropy, logprobs } = report
-  const rlMembers: Array<number> = []
   let start = 0
-  for (const length of batch.sequenceLengths) {
+  for (const [index, length] of batch.sequenceLengths.entries()) {
+    const rlMembers: Array<number> = []
     for (let t = start + 1; t < start + length; t++) {
       const [rl, refKl] = [isRl(batch, t), isRefKl(batch, t)]
       if (rl) rlMembers.push(t)
@@ -78,15 +85,13 @@ export const add = (
       }
     }
     start += length
+    if (rlMembers.length === 0) continue
+    metrics.rlTokens += rlMembers.length
+    const rollout = batch.samples[index]?.rollout ?? `at sequence ${index}`
+    const added = RlLoss.guarded(loss, rollout, () => addLoss(metrics, batch, rlMembers, logprobs, loss))
+    if (Either.isLeft(added)) return added
   }
-  metrics.rlTokens += rlMembers.length
-  const rollouts = batch.samples.map(({ rollout }) => rollout).join(", ")
-  return Either.map(
-    RlLoss.guarded(loss, rollouts, () => maskedOf(batch, rlMembers, logprobs, loss)),
-    (masked) => {
-      metrics.masked += masked
-    }
-  )
+  return Either.void
 }
 
 const mean = (sum: number, count: number) => (count === 0 ? 0 : sum / count)
@@ -94,9 +99,12 @@ const mean = (sum: number, count: number) => (count === 0 ? 0 : sum / count)
 /** @category getters */
 export const means = (
   metrics: StepMetrics
-): Pick<TrainReport, "entropy" | "logRatio" | "maskedShare" | "mismatchKl"> => ({
+): Pick<TrainReport, "entropy" | "logRatio" | "lossMetrics" | "maskedShare" | "mismatchKl"> => ({
   mismatchKl: mean(metrics.mismatchKl, metrics.ratioTokens),
   logRatio: mean(metrics.logRatio, metrics.ratioTokens),
   entropy: mean(metrics.entropy, metrics.trainedTokens),
-  maskedShare: mean(metrics.masked, metrics.rlTokens)
+  maskedShare: mean(metrics.masked, metrics.rlTokens),
+  lossMetrics: Object.fromEntries(
+    Object.entries(metrics.loss).map(([name, sum]) => [name, mean(sum, metrics.rlTokens)] as const)
+  )
 })

@@ -21,6 +21,8 @@ export interface TrainReport {
   readonly entropy: number
   /** share of `rl` members whose policy term the loss masked, the probability having moved too far */
   readonly maskedShare: number
+  /** what the loss measures beside, such as shares of clipped tokens: the mean over `rl` members */
+  readonly lossMetrics: Readonly<Record<string, number>>
   /** global norm before clipping */
   readonly gradNorm: number
   /** the rate this step used */

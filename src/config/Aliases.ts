@@ -1,6 +1,6 @@
 /**
  * Other spellings that mean the same: `[[orchestrator.train.env]]` for `source`, `id = "math-env"` for
- * `env = { id = "math-env" }`, loss `default` for `dppo`. Each document is rewritten before documents are merged, so that
+ * `env = { id = "math-env" }`, loss `default` for `dppo`, `import_path` for a loss's `type`. Each document is rewritten before documents are merged, so that
  * a file in one spelling can be laid over a file in the other.
  */
 import { at, type KeyPath, type Located, type Table } from "./Located.ts"
@@ -66,6 +66,34 @@ const lossNamedDefault: Rewrite = inTable((table) => {
   return { ...table, entries: new Map(table.entries).set("type", { ...type, value: "dppo" }) }
 })
 
+/** `import_path = "./my-loss.ts"`, with `type = "custom"` or none, for `type = "./my-loss.ts"`. */
+const lossByPath: Rewrite = inTable((table, report, path) => {
+  const imported = table.entries.get("import_path")
+  if (imported === undefined) return table
+  const entries = new Map(table.entries)
+  entries.delete("import_path")
+  const type = entries.get("type")
+  if (type === undefined || (type._tag === "Scalar" && type.value === "custom")) entries.set("type", imported)
+  else report([...path, "import_path"], '"import_path" and "type" both name the loss; keep type = "./my-loss.ts"')
+  return { ...table, entries }
+})
+
+/** `kwargs = { clip = 0.2 }` for `clip = 0.2`: the loss's own keys. */
+const lossKwargs: Rewrite = inTable((table, report, path) => {
+  const kwargs = table.entries.get("kwargs")
+  if (kwargs?._tag !== "Table") return table
+  const entries = new Map(table.entries)
+  entries.delete("kwargs")
+  for (const [key, value] of kwargs.entries) {
+    if (entries.has(key)) report([...path, "kwargs", key], `"${key}" stands in kwargs and beside it; keep one`)
+    else entries.set(key, value)
+  }
+  return { ...table, entries }
+})
+
+const loss: Rewrite = (table, report, path) =>
+  [lossByPath, lossKwargs, lossNamedDefault].reduce((done, rewrite) => rewrite(done, report, path), table)
+
 const sources: Rewrite = (table, report, path) => {
   const canonical = renamed("env", "source")(table, report, path)
   return within("source", eachItem(idInEnv))(canonical, report, path)
@@ -78,7 +106,7 @@ export const canonicalTrain = (tree: Located): Rewritten => {
   const steps: ReadonlyArray<Rewrite> = [
     within("orchestrator", within("train", sources)),
     within("orchestrator", within("eval", sources)),
-    within("trainer", within("loss", lossNamedDefault))
+    within("trainer", within("loss", loss))
   ]
   return { tree: steps.reduce((done, step) => step(done, report, []), tree), problems }
 }

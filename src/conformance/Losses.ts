@@ -1,15 +1,12 @@
 /** `loss.json` against the formula in float64 and against the native kernel in float32. */
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import { builtIn } from "../run/Losses.ts"
 import * as Addon from "../Trainer/Addon.ts"
-import Dppo from "../Trainer/losses/Dppo.ts"
-import Ipo from "../Trainer/losses/Ipo.ts"
 import * as PackedLoss from "../Trainer/PackedLoss.ts"
 import type { RlLoss } from "../Trainer/RlLoss.ts"
 import * as Cases from "./Cases.ts"
 import { CaseError, Tally } from "./Check.ts"
-
-const definitions: Readonly<Record<string, typeof Dppo | typeof Ipo>> = { dppo: Dppo, ipo: Ipo }
 
 /** The loss that a case names, with its configuration. @category decoding */
 export const lossOf = (
@@ -17,15 +14,12 @@ export const lossOf = (
   loss: { readonly type: string; readonly [key: string]: unknown }
 ): Either.Either<RlLoss, CaseError> => {
   const { type, ...config } = loss
-  const definition = Object.hasOwn(definitions, type) ? definitions[type] : undefined
-  if (definition === undefined) {
-    const known = Object.keys(definitions).join(", ")
+  const decode = Object.hasOwn(builtIn, type) ? builtIn[type] : undefined
+  if (decode === undefined) {
+    const known = Object.keys(builtIn).join(", ")
     return Either.left(new CaseError({ file, reason: `loss type "${type}" is unknown; there are ${known}` }))
   }
-  return Either.mapLeft(
-    definition.decode(config),
-    (error) => new CaseError({ file, reason: `loss ${type}: ${error.message}` })
-  )
+  return Either.mapLeft(decode(config), (error) => new CaseError({ file, reason: `loss ${type}: ${error.message}` }))
 }
 
 type Case = (typeof Cases.LossCases.Type)["cases"][number]

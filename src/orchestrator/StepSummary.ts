@@ -104,17 +104,27 @@ const memberTokens = (packed: PackedBatch): number => {
   return members
 }
 
-const measured = ({ applied, entropy, gradNorm, learningRate, loss, mismatchKl }: TrainReport) => ({
-  loss,
-  mismatchKl,
-  entropy,
-  gradNorm,
-  learningRate,
-  optimizerApplied: applied
-})
+type Measured = Pick<
+  StepReport,
+  "loss" | "lossMetrics" | "mismatchKl" | "entropy" | "gradNorm" | "learningRate" | "optimizerApplied"
+>
 
-const unmeasured: ReturnType<typeof measured> = {
+const measured = (trained: TrainReport): Measured => {
+  const { applied, entropy, gradNorm, learningRate, loss, lossMetrics, maskedShare, mismatchKl } = trained
+  return {
+    loss,
+    lossMetrics: { is_masked: maskedShare, ...lossMetrics },
+    mismatchKl,
+    entropy,
+    gradNorm,
+    learningRate,
+    optimizerApplied: applied
+  }
+}
+
+const unmeasured: Measured = {
   loss: { total: Number.NaN, rl: Number.NaN, ce: Number.NaN, refKl: Number.NaN },
+  lossMetrics: {},
   mismatchKl: Number.NaN,
   entropy: Number.NaN,
   gradNorm: Number.NaN,

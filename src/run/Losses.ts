@@ -8,8 +8,13 @@ import type { ModuleSpec } from "../Config.ts"
 import { inWords } from "../internal/inWords.ts"
 import { didYouMean } from "../internal/Nearest.ts"
 import * as ModuleLoader from "../ModuleLoader.ts"
+import Cispo from "../Trainer/losses/Cispo.ts"
 import Dppo from "../Trainer/losses/Dppo.ts"
+import Gspo from "../Trainer/losses/Gspo.ts"
+import Icepop from "../Trainer/losses/Icepop.ts"
+import ImportanceSampling from "../Trainer/losses/ImportanceSampling.ts"
 import Ipo from "../Trainer/losses/Ipo.ts"
+import PpoClip from "../Trainer/losses/PpoClip.ts"
 import type { RlLoss } from "../Trainer/RlLoss.ts"
 
 /** @category errors */
@@ -25,7 +30,17 @@ export class LossConfigError extends Data.TaggedError("LossConfigError")<{
 
 type Decoder = (config: unknown) => Either.Either<RlLoss, ParseResult.ParseError>
 
-const builtIn: Readonly<Record<string, Decoder>> = { dppo: Dppo.decode, default: Dppo.decode, ipo: Ipo.decode }
+/** Reads the configuration of each built-in loss, by its name. @category registries */
+export const builtIn: Readonly<Record<string, Decoder>> = {
+  dppo: Dppo.decode,
+  default: Dppo.decode,
+  ipo: Ipo.decode,
+  ppo_clip: PpoClip.decode,
+  cispo: Cispo.decode,
+  icepop: Icepop.decode,
+  gspo: Gspo.decode,
+  importance_sampling: ImportanceSampling.decode
+}
 
 const namesFor = (type: string) =>
   ModuleLoader.isPath(type)
@@ -39,6 +54,8 @@ const isDefined = (value: unknown): value is { readonly decode: Decoder } =>
 export const resolve = ({ type, ...config }: ModuleSpec): Effect.Effect<RlLoss, LossConfigError> =>
   Effect.gen(function* () {
     const problem = (message: string) => new LossConfigError({ type, problems: [{ path: "", message }] })
+    if (type === "custom")
+      return yield* problem('"custom" is the loss that import_path names: import_path = "./my-loss.ts"')
     let decode = Object.hasOwn(builtIn, type) ? builtIn[type] : undefined
     if (decode === undefined) {
       const found = yield* Effect.mapError(ModuleLoader.load(type, process.cwd()), ({ kind, reason }) =>

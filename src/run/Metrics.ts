@@ -13,6 +13,7 @@ export const row = (report: StepReport): Readonly<Record<string, number>> => ({
   "loss/rl": report.loss.rl,
   "loss/ce": report.loss.ce,
   "loss/ref_kl": report.loss.refKl,
+  ...under("loss", report.lossMetrics),
   mismatch_kl: report.mismatchKl,
   entropy: report.entropy,
   "optim/grad_norm": report.gradNorm,

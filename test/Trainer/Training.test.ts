@@ -109,7 +109,14 @@ describe("metrics", () => {
     expect(means.entropy).toBeCloseTo(3, 9)
     // Of two rl members the second has risen by more than 0.2.
     expect(means.maskedShare).toBe(0.5)
-    expect(StepMetrics.means(StepMetrics.empty())).toEqual({ mismatchKl: 0, logRatio: 0, entropy: 0, maskedShare: 0 })
+    expect(means.lossMetrics).toMatchObject({ is_masked_high: 0.5, is_masked_low: 0 })
+    expect(StepMetrics.means(StepMetrics.empty())).toEqual({
+      mismatchKl: 0,
+      logRatio: 0,
+      entropy: 0,
+      maskedShare: 0,
+      lossMetrics: {}
+    })
   })
 })
 

@@ -18,6 +18,7 @@ export const stepReport = (step: number, change: Partial<StepReport> = {}): Step
   reward: step / 10,
   rewardChange: step === 1 ? 0 : 0.1,
   loss: { total: -0.0123, rl: -0.0123, ce: 0, refKl: 0 },
+  lossMetrics: {},
   mismatchKl: 1.5e-6,
   entropy: 1.25,
   gradNorm: 0.5,

@@ -79,7 +79,7 @@ layer(NodeFileSystem.layer)("conformance", (it) => {
       const unknown = yield* copyOf("loss.json")
       const text = yield* fs.readFileString(`${unknown}/loss.json`)
       yield* fs.writeFileString(`${unknown}/loss.json`, text.replace('"type": "ipo"', '"type": "nope"'))
-      expect(yield* message(unknown)).toMatch(/loss type "nope" is unknown; there are dppo, ipo/)
+      expect(yield* message(unknown)).toMatch(/loss type "nope" is unknown; there are dppo, default, ipo/)
       const modelless = yield* copyOf("models")
       yield* fs.remove(`${modelless}/models/qwen3-tied/model.safetensors`)
       expect(yield* message(modelless)).toMatch(/qwen3-tied: holds neither model\.safetensors/)

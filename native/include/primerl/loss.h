@@ -9,7 +9,8 @@
 
 namespace primerl {
 
-enum class RlKernel { dppo, ipo };
+/** The formula of each stands in the file of its name in src/Trainer/losses. */
+enum class RlKernel { dppo, ipo, ppoClip, cispo, icepop, importanceSampling };
 
 struct LossSpec {
   RlKernel kernel = RlKernel::dppo;
@@ -18,8 +19,15 @@ struct LossSpec {
   double maskHigh = 0.2;
   /** ipo: largest move of a probability in either direction */
   double threshold = 0.1;
+  /** dppo and ipo: scales of the policy term and of the squared log-ratio */
   double advantageTau = 1;
   double klTau = 1e-3;
+  /** ppoClip and cispo: how far the ratio may be below and above 1 */
+  double clipLow = 0.2;
+  double clipHigh = 0.2;
+  /** icepop: least and largest ratio */
+  double ratioLow = 0.5;
+  double ratioHigh = 5;
 };
 
 /** Members of each component in the whole step; a sum is divided by at least 1. */

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <new>
+#include <unordered_map>
 
 namespace primerl {
 namespace {
@@ -153,19 +154,34 @@ ModelConfig modelConfigOf(const Napi::Value& value) {
 LossSpec lossOf(const Napi::Value& value) {
   const Napi::Object from = objectOf(value, "loss");
   const auto number = [&](const char* name) { return finiteOf(from.Get(name), std::string("loss.") + name); };
+  const auto notNegative = [&](const char* name) {
+    const double given = number(name);
+    if (given < 0) throwRangeError(value.Env(), std::string("loss.") + name + " must not be negative");
+    return given;
+  };
   const std::string kernel = stringOf(from.Get("kernel"), "loss.kernel");
   LossSpec loss;
-  loss.advantageTau = number("advantageTau");
-  loss.klTau = number("klTau");
-  if (kernel == "dppo") {
-    loss.kernel = RlKernel::dppo;
+  const std::unordered_map<std::string, RlKernel> kernels{
+      {"dppo", RlKernel::dppo},   {"ipo", RlKernel::ipo},       {"ppo_clip", RlKernel::ppoClip},
+      {"cispo", RlKernel::cispo}, {"icepop", RlKernel::icepop}, {"importance_sampling", RlKernel::importanceSampling}};
+  const auto found = kernels.find(kernel);
+  if (found == kernels.end()) throwRangeError(value.Env(), "loss.kernel \"" + kernel + "\" is unknown");
+  loss.kernel = found->second;
+  if (loss.kernel == RlKernel::dppo || loss.kernel == RlKernel::ipo) {
+    loss.advantageTau = number("advantageTau");
+    loss.klTau = number("klTau");
+  }
+  if (loss.kernel == RlKernel::dppo) {
     loss.maskLow = number("maskLow");
     loss.maskHigh = number("maskHigh");
-  } else if (kernel == "ipo") {
-    loss.kernel = RlKernel::ipo;
+  } else if (loss.kernel == RlKernel::ipo) {
     loss.threshold = number("threshold");
-  } else {
-    throwRangeError(value.Env(), "loss.kernel \"" + kernel + "\" is unknown; there are \"dppo\" and \"ipo\"");
+  } else if (loss.kernel == RlKernel::ppoClip || loss.kernel == RlKernel::cispo) {
+    loss.clipLow = notNegative("clipLow");
+    loss.clipHigh = notNegative("clipHigh");
+  } else if (loss.kernel == RlKernel::icepop) {
+    loss.ratioLow = notNegative("ratioLow");
+    loss.ratioHigh = notNegative("ratioHigh");
   }
   return loss;
 }

@@ -6,19 +6,17 @@
  */
 import * as Schema from "effect/Schema"
 import * as RlLoss from "../RlLoss.ts"
-
-const number = (fallback: number) =>
-  Schema.optionalWith(Schema.Finite.pipe(Schema.nonNegative()), { default: () => fallback })
+import { nonNegative } from "./internal/nonNegative.ts"
 
 const Config = Schema.Struct({
   /** furthest that a probability may fall, on a token whose advantage is not positive */
-  dppo_mask_low: number(0.2),
+  dppo_mask_low: nonNegative(0.2),
   /** furthest that a probability may rise, on a token whose advantage is positive */
-  dppo_mask_high: number(0.2),
+  dppo_mask_high: nonNegative(0.2),
   /** scale of the policy term */
-  adv_tau: number(1),
+  adv_tau: nonNegative(1),
   /** scale of the squared log-ratio */
-  kl_tau: number(1e-3)
+  kl_tau: nonNegative(1e-3)
 })
 
 const masked =

@@ -5,17 +5,15 @@
  */
 import * as Schema from "effect/Schema"
 import * as RlLoss from "../RlLoss.ts"
-
-const number = (fallback: number) =>
-  Schema.optionalWith(Schema.Finite.pipe(Schema.nonNegative()), { default: () => fallback })
+import { nonNegative } from "./internal/nonNegative.ts"
 
 const Config = Schema.Struct({
   /** furthest that a probability may move */
-  ipo_threshold: number(0.1),
+  ipo_threshold: nonNegative(0.1),
   /** scale of the policy term */
-  adv_tau: number(1),
+  adv_tau: nonNegative(1),
   /** scale of the squared log-ratio */
-  kl_tau: number(1e-3)
+  kl_tau: nonNegative(1e-3)
 })
 
 const masked =
