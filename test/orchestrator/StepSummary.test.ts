@@ -10,11 +10,13 @@ import * as TrainingSample from "../../src/TrainingSample.ts"
 import { conversation, node, rollout } from "../../src/testing/index.ts"
 
 const compiled = (one: Rollout, advantage: number): Compiled => {
-  const samples = Either.getOrThrow(TrainingSample.make({ rollout: one, credit: Credit.uniform(advantage) }))
+  const credit = Credit.uniform(advantage)
+  const samples = Either.getOrThrow(TrainingSample.make({ rollout: one, credit }))
   const signal = samples.some(TrainingSample.hasSignal)
   return {
     _tag: "Compiled",
     rollout: one,
+    credit,
     samples: signal ? samples : [],
     signal,
     tokens: 4,
