@@ -26,13 +26,21 @@ export const Endpoint = Schema.Struct({
       decode: (url): readonly [string] => [url],
       encode: ([url]) => url
     })
-  ),
+  ).annotations({
+    message: () => ({ message: "it must be a URL such as http://localhost:8000/v1, or a list of them", override: true })
+  }),
   /** environment variable that holds the key, where the server wants one */
   api_key_var: Schema.optionalWith(Schema.NonEmptyString, { exact: true }),
   /** time for one attempt, from its connection to the end of its answer */
   timeout_ms: Schema.optionalWith(Schema.Int.pipe(Schema.positive()), { exact: true, default: () => 600_000 }),
   /** attempts after the first, for what may pass: no connection, no answer in time, 408, 429 and 5xx */
   max_retries: Schema.optionalWith(Schema.Int.pipe(Schema.nonNegative()), { exact: true, default: () => 5 })
+}).annotations({
+  // what is wrong inside a table is told by its keys
+  message: ({ actual }) => ({
+    message: "it must say where a model is served: { name, base_url }",
+    override: typeof actual !== "object" || actual === null
+  })
 })
 /** Where a frozen model is served. @category model */
 export type Endpoint = typeof Endpoint.Type

@@ -12,7 +12,11 @@ import { centredWithin, checkGroupSize } from "./internal/rewards.ts"
 export default Algorithm.define({
   type: "hierarchical_grpo",
   actionLoss: "rl",
-  Config: Schema.Struct({ episode_agents: Schema.NonEmptyArray(Schema.NonEmptyString) }),
+  Config: Schema.Struct({
+    episode_agents: Schema.Array(Schema.NonEmptyString).pipe(
+      Schema.filter((seats) => seats.length > 0 || "it must name at least one seat")
+    )
+  }),
   check: ({ episode_agents }, source) => [
     ...checkGroupSize(source),
     ...episode_agents

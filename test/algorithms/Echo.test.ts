@@ -112,6 +112,11 @@ describe("Echo", () => {
       assert.match(problems({ roles: { tool: { alpha } } }).join(), /^roles\.tool: /, `${alpha}`)
       assert.match(problems({ roles: { tool: alpha } }).join(), /^roles\.tool: /, `${alpha}`)
     }
+    for (const tool of ["x", {}, { alpha: "x" }, null]) {
+      assert.deepStrictEqual(problems({ roles: { tool } }), [
+        "roles.tool: it must be a weight such as 0.1, or { alpha = 0.1 }"
+      ])
+    }
     assert.match(problems({ roles: { tools: 0.1 } }).join(), /^roles\.tools: is unexpected/)
     assert.match(problems({ lenght_penalty: {} }).join(), /^lenght_penalty: is unexpected/)
   })

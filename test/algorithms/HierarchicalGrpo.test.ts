@@ -102,10 +102,15 @@ describe("HierarchicalGrpo", () => {
   )
 
   it("O17: needs a seat that is compared within episodes, and one that the source trains", () => {
-    for (const config of [{}, { episode_agents: [] }, { episode_agents: [""] }]) {
+    const refusals = [
+      [{}, "episode_agents: is missing"],
+      [{ episode_agents: [] }, "episode_agents: it must name at least one seat"],
+      [{ episode_agents: [""] }, "episode_agents.0: Expected a non empty string"]
+    ] as const
+    for (const [config, words] of refusals) {
       const left = Either.getLeft(HierarchicalGrpo.configure(config))
       assert(left._tag === "Some")
-      assert.include(left.value.message, "algorithm hierarchical_grpo, episode_agents")
+      assert.include(left.value.message, `algorithm hierarchical_grpo, ${words}`)
     }
     const source = { name: "puzzles", groupSize: 8, seats: ["proposer", "solver"], frozen: false }
     assert.deepStrictEqual(HierarchicalGrpo.check({ episode_agents: ["solver"] }, source), [])

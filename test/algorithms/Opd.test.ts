@@ -201,9 +201,15 @@ describe("Opd", () => {
       return left.value.problems.map(({ message, path }) => `${path}: ${message}`)
     }
     assert.deepStrictEqual(problems({}), ["teacher: is missing"])
-    assert.match(problems({ teacher: "policy" })[0]!, /^teacher: /)
+    assert.deepStrictEqual(problems({ teacher: "policy" }), [
+      "teacher: it must say where a model is served: { name, base_url }"
+    ])
     assert.deepStrictEqual(problems({ teacher: { name: "expert" } }), ["teacher.base_url: is missing"])
-    assert.match(problems({ teacher: { name: "expert", base_url: "localhost:8000" } }).join(), /a URL such as http/)
+    for (const base_url of ["localhost:8000", [], ["localhost:8000"]]) {
+      assert.deepStrictEqual(problems({ teacher: { name: "expert", base_url } }), [
+        "teacher.base_url: it must be a URL such as http://localhost:8000/v1, or a list of them"
+      ])
+    }
     assert.match(problems({ teacher: { ...teacher, tempo: 1 } }).join(), /^teacher\.tempo: is unexpected/)
   })
 

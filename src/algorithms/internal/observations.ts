@@ -9,7 +9,9 @@ import type { Node } from "../../Trace.ts"
 
 /** `{ alpha = 0.1 }`, or the number alone. */
 const Alpha = Schema.transform(
-  Schema.Union(Schema.Number, Schema.Struct({ alpha: Schema.Number })),
+  Schema.Union(Schema.Number, Schema.Struct({ alpha: Schema.Number })).annotations({
+    message: () => ({ message: "it must be a weight such as 0.1, or { alpha = 0.1 }", override: true })
+  }),
   Schema.Number.pipe(Schema.finite(), Schema.positive()),
   {
     strict: true,
