@@ -7,6 +7,7 @@ import type { Finding, SftConfig, TrainConfig, TrainDraft } from "../src/Config.
 import type { AlgorithmConfig, Facts } from "../src/Registry.ts"
 import type { EvalReport, SftReport, StepReport } from "../src/Report.ts"
 import type { Ended } from "../src/Rollout.ts"
+import type { Listening, Options as ServeOptions } from "../src/server/Serve.ts"
 import type { Explanation } from "../src/testing/Explanation.ts"
 
 /** A failure that a command can show: its message is all that is printed. @category errors */
@@ -57,6 +58,8 @@ export interface RunsService {
     options: { readonly resume: boolean }
   ) => Effect.Effect<Started<StepReport>, RunFailure, Scope.Scope>
   readonly sft: (config: SftConfig) => Effect.Effect<Started<SftReport>, RunFailure, Scope.Scope>
+  /** Listens until the scope closes. */
+  readonly serve: (options: ServeOptions) => Effect.Effect<Listening, RunFailure, Scope.Scope>
   /** One report for each evaluation source, when it is done. */
   readonly evaluate: (
     config: TrainConfig,

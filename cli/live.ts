@@ -52,6 +52,11 @@ export const layer = Layer.effect(
       check: (config) => Effect.flatMap(run, ({ check }) => check(config)),
       train: (config, options) => opened(Effect.flatMap(run, ({ train }) => train(config, options))),
       sft: (config) => opened(Effect.flatMap(run, ({ sft }) => sft(config))),
+      serve: (options) =>
+        Effect.flatMap(
+          lazily(() => import("../src/server/Serve.ts")),
+          ({ start }) => Effect.provide(Effect.mapError(start(options), failure), context)
+        ),
       evaluate: (config, options) =>
         Stream.unwrap(Effect.map(run, ({ evaluate }) => evaluate(config, options))).pipe(
           Stream.mapError(failure),

@@ -13,6 +13,7 @@ import { WrongCall } from "./exit.ts"
 import * as Log from "./log.ts"
 import { Output, type OutputService } from "./Output.ts"
 import * as plan from "./plan.ts"
+import * as serve from "./serve.ts"
 import * as sft from "./sft.ts"
 import * as train from "./train.ts"
 import { normalise, type Syntax } from "./usage.ts"
@@ -24,6 +25,7 @@ const syntax: Syntax = {
   sft: { options: sft.operands, files: configuration },
   eval: { options: evaluate.operands, files: configuration },
   plan: { options: plan.operands, files: configuration },
+  serve: { options: serve.operands, files: "a model directory, such as examples/reverse-text/policy" },
   "algo explain": {
     options: algo.explainOperands,
     files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl"
@@ -33,7 +35,7 @@ const syntax: Syntax = {
 
 const root = Command.make("primerl").pipe(
   Command.withDescription("Trains language-model agents by reinforcement learning."),
-  Command.withSubcommands([train.command, sft.command, evaluate.command, plan.command, algo.command])
+  Command.withSubcommands([train.command, sft.command, evaluate.command, plan.command, serve.command, algo.command])
 )
 
 const footer = HelpDoc.blocks([
@@ -42,6 +44,7 @@ const footer = HelpDoc.blocks([
   HelpDoc.p("primerl train examples/reverse-text/rl.toml --set max_steps=20"),
   HelpDoc.p("primerl train examples/reverse-text/rl.toml --resume"),
   HelpDoc.p("primerl algo explain runs/reverse-text/rollouts/step_000001.jsonl"),
+  HelpDoc.p("primerl serve examples/reverse-text/policy --port 8001"),
   HelpDoc.h1("ALSO"),
   HelpDoc.p("primerl COMMAND --help, primerl --version, primerl --completions bash (or zsh, fish, sh)")
 ])

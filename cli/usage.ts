@@ -3,7 +3,7 @@ import * as Either from "effect/Either"
 import { nearest } from "../src/internal/Nearest.ts"
 
 /** What follows an option. @category model */
-export type Operand = "nothing" | "text" | "count"
+export type Operand = "nothing" | "text" | "count" | "whole"
 
 /** What a command takes. @category model */
 export interface Command {
@@ -100,8 +100,9 @@ export const normalise = (
     if (name === "--completions" && !shells.includes(value)) {
       return Either.left(`--completions knows the shells ${list(shells)}, not ${JSON.stringify(value)}`)
     }
-    if (operand === "count" && !/^[1-9]\d*$/.test(value)) {
-      return Either.left(`${name} needs a whole number, at least 1, got ${JSON.stringify(value)}`)
+    const least = operand === "count" ? 1 : operand === "whole" ? 0 : undefined
+    if (least !== undefined && !(/^(0|[1-9]\d{0,8})$/.test(value) && Number(value) >= least)) {
+      return Either.left(`${name} needs a whole number, at least ${least}, got ${JSON.stringify(value)}`)
     }
     helped ||= name in everywhere && name !== "--log-level"
     options.push(name, value)

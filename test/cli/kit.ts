@@ -73,6 +73,16 @@ export const runs: RunsService = {
         }))
       )
     }),
+  serve: ({ host = "127.0.0.1", model, name = model, port = 8000 }) =>
+    Effect.succeed({
+      host,
+      port,
+      url: `http://${host}:${port}`,
+      name,
+      threads: 2,
+      maxSequenceLength: 512,
+      withoutChat: undefined
+    }),
   evaluate: ({ model }, { examples = 3 }) =>
     Stream.succeed({
       name: "reverse-text",
