@@ -2,8 +2,9 @@
  * Models behind OpenAI-compatible servers that take and give token ids: vLLM, and what speaks like it. An id or a
  * log-probability that is missing, belongs to another token or is no log-probability is an error, and never 0.
  *
- * `score` gives log-probabilities at temperature 1 alone: vLLM and SGLang leave the temperature out of what they say of a
- * prompt, and one number per token cannot be converted.
+ * At another temperature than 1, `score` needs a server that heeds `prompt_logprobs_temperature`, as `primerl serve` does.
+ * vLLM and SGLang leave the temperature out of what they say of a prompt, and one number per token cannot be converted;
+ * that is an error then.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -60,15 +61,18 @@ const modelOf = (endpoint: Endpoint, { pool, ...connection }: Connect.Connection
       )
     },
     score: (tokenIds, temperature = 1) => {
-      if (temperature !== 1) {
-        return fail(`log-probabilities of given tokens are to be had at temperature 1 only, not at ${temperature}`)
+      if (!(temperature > 0 && Number.isFinite(temperature))) return fail(`no score at temperature ${temperature}`)
+      if (temperature !== 1 && !connection.scoresAtTemperature) {
+        return fail(
+          `its server gives log-probabilities of given tokens at temperature 1 only, not at ${temperature}; sample at 1, or use a server that heeds prompt_logprobs_temperature, as primerl serve does`
+        )
       }
       if (tokenIds.length < 2) return Effect.succeed(new Float32Array(tokenIds.length))
       if (tokenIds.length > maxSequenceLength) {
         return tooLong(`${tokenIds.length} tokens to score do not fit in a sequence of ${maxSequenceLength}`)
       }
       return ask(({ route, server }) =>
-        Effect.flatMap(server.post(route.path, route.score(endpoint.name, tokenIds)), (answer) =>
+        Effect.flatMap(server.post(route.path, route.score(endpoint.name, tokenIds, temperature)), (answer) =>
           route.readScore(answer, tokenIds)
         )
       )

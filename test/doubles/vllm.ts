@@ -31,6 +31,9 @@ export interface Options {
   /** log-probabilities of sampled tokens at the sampling temperature, or as vLLM gives them unasked */
   readonly logprobs?: "processed" | "raw"
   readonly tokenize?: (text: string) => ReadonlyArray<number>
+  readonly detokenize?: (ids: ReadonlyArray<number>) => string
+  /** heeds `prompt_logprobs_temperature`, of which vLLM takes no notice */
+  readonly scoresAtTemperature?: boolean
   readonly port?: number
   /** says something else than the server would, by the number of the request for that path */
   readonly reply?: (asked: Asked, count: number) => Reply | undefined | Promise<Reply | undefined>
@@ -64,8 +67,8 @@ const candidates = (ids: ReadonlyArray<number>, logprobs: Float32Array) =>
         }
   )
 
-const scored = async (model: InferenceService, ids: ReadonlyArray<number>) =>
-  candidates(ids, await run(model.score(Int32Array.from(ids))))
+const scored = async (model: InferenceService, ids: ReadonlyArray<number>, temperature = 1) =>
+  candidates(ids, await run(model.score(Int32Array.from(ids), temperature)))
 
 const sampled = async (
   model: InferenceService,
@@ -95,6 +98,8 @@ export const vllm = (options: Options = {}): Effect.Effect<Vllm, never, Scope.Sc
     const model = yield* Mock.make({ name, salt: name, vocabularySize, maxSequenceLength: maxModelLen ?? 100_000 })
     const asked: Array<Asked> = []
     const at = (path: string) => asked.filter((one) => one.path === path)
+    const temperatureOf = (params: { readonly prompt_logprobs_temperature?: number }) =>
+      options.scoresAtTemperature === true ? params.prompt_logprobs_temperature : undefined
     let gone = 0
     let url = ""
 
@@ -105,6 +110,9 @@ export const vllm = (options: Options = {}): Effect.Effect<Vllm, never, Scope.Sc
       if (path === "/tokenize" && routes.includes("tokenize")) {
         const tokens = tokenize(body.prompt)
         return { body: { count: tokens.length, max_model_len: maxModelLen, tokens, token_strs: null } }
+      }
+      if (path === "/detokenize" && options.detokenize !== undefined) {
+        return { body: { prompt: options.detokenize(body.tokens) } }
       }
       if (path === generatePath && routes.includes("generate")) {
         const { sampling_params: params, token_ids: ids } = body
@@ -128,7 +136,7 @@ export const vllm = (options: Options = {}): Effect.Effect<Vllm, never, Scope.Sc
                 }
               }
             ],
-            prompt_logprobs: params.prompt_logprobs ? await scored(model, ids) : null
+            prompt_logprobs: params.prompt_logprobs ? await scored(model, ids, temperatureOf(params)) : null
           }
         }
       }
@@ -145,7 +153,7 @@ export const vllm = (options: Options = {}): Effect.Effect<Vllm, never, Scope.Sc
                 token_ids: body.return_token_ids ? [...made.tokenIds] : null,
                 finish_reason: made.finishReason,
                 logprobs: body.logprobs ? { tokens, token_logprobs: [...made.logprobs], text_offset: [] } : null,
-                prompt_logprobs: body.prompt_logprobs ? await scored(model, body.prompt) : null
+                prompt_logprobs: body.prompt_logprobs ? await scored(model, body.prompt, temperatureOf(body)) : null
               }
             ]
           }

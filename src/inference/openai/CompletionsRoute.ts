@@ -15,6 +15,7 @@ export interface CompletionRequest extends SamplingParams {
   /** how many candidates are returned beside the sampled token */
   readonly logprobs?: number
   readonly prompt_logprobs?: number
+  readonly prompt_logprobs_temperature?: number
   /** adds `token_ids` to a choice (vLLM from 0.10.2) */
   readonly return_token_ids?: boolean
   /** writes tokens as `token_id:N` (vLLM before it) */
@@ -69,11 +70,10 @@ export const route: Route = {
       }
       return yield* generationOf(said, sampling, path)
     }),
-  score: (model, tokenIds): CompletionRequest => ({
+  score: (model, tokenIds, temperature): CompletionRequest => ({
     model,
     prompt: Array.from(tokenIds),
-    ...scoringParams,
-    prompt_logprobs: 1
+    ...scoringParams(temperature)
   }),
   readScore: (answer, tokenIds) =>
     Either.flatMap(choiceOf(answer), ({ prompt_logprobs }) => Logprob.ofPrompt(prompt_logprobs, tokenIds, path))

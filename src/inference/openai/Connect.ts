@@ -40,6 +40,8 @@ export interface Connection {
   readonly pool: Pool.Pool<Connected>
   /** the least that a server takes, in tokens of prompt and completion; undefined when none says */
   readonly maxSequenceLength: number | undefined
+  /** whether every server scores given tokens at any temperature */
+  readonly scoresAtTemperature: boolean
   /** what is wrong with log-probabilities of sampled tokens, server by server */
   readonly complaints: ReadonlyArray<string>
 }
@@ -71,7 +73,7 @@ const examine = (server: Http.Server, { data }: Models.ModelList, endpoint: Endp
     const { tokenizer } = options
     const card = yield* Models.find({ data }, endpoint.name, server.root)
     const ask = Pool.make([server], { maxRetries: endpoint.max_retries, concurrency: 1 }).ask
-    const promptIds = tokenizer.encode("The first thing that comes to mind is").ids
+    const promptIds = tokenizer.encode("The first thing").ids
     const found = yield* ask((server) => Probe.run(server, { model: endpoint.name, promptIds }))
     yield* ask((server) => Vocabulary.check(server, { model: endpoint.name, tokenizer, route: found.route }))
     const connected: Connected = { ...found, server, maxSequenceLength: card.max_model_len ?? undefined }
@@ -110,6 +112,7 @@ export const connect = (endpoint: Endpoint, options: Options): Effect.Effect<Con
     return {
       pool,
       maxSequenceLength: lengths.length === 0 ? undefined : Math.min(...lengths),
+      scoresAtTemperature: connected.every(({ scoresAtTemperature }) => scoresAtTemperature),
       complaints: connected.flatMap(({ logprobs, server }) => (logprobs === "raw" ? [rawLogprobs(server.root)] : []))
     }
   })

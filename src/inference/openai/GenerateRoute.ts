@@ -4,7 +4,16 @@ import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import * as Logprob from "./Logprob.ts"
 import * as LongList from "./LongList.ts"
-import { decode, generationOf, only, type Route, type SamplingParams, samplingParams, scoringParams } from "./Route.ts"
+import {
+  decode,
+  generationOf,
+  only,
+  type Route,
+  type SamplingParams,
+  type ScoringParams,
+  samplingParams,
+  scoringParams
+} from "./Route.ts"
 
 const path = "/inference/v1/generate"
 
@@ -12,11 +21,8 @@ const path = "/inference/v1/generate"
 export interface GenerateRequest {
   readonly model: string
   readonly token_ids: ReadonlyArray<number>
-  readonly sampling_params: SamplingParams & {
-    /** how many candidates are returned beside the sampled token */
-    readonly logprobs?: number
-    readonly prompt_logprobs?: number
-  }
+  /** `logprobs`: how many candidates are returned beside the sampled token */
+  readonly sampling_params: ScoringParams | (SamplingParams & { readonly logprobs: number })
 }
 
 /** A sampled token as `token_id:N`. @category model */
@@ -71,10 +77,10 @@ export const route: Route = {
       }
       return yield* generationOf(said, sampling, path)
     }),
-  score: (model, tokenIds): GenerateRequest => ({
+  score: (model, tokenIds, temperature): GenerateRequest => ({
     model,
     token_ids: Array.from(tokenIds),
-    sampling_params: { ...scoringParams, prompt_logprobs: 1 }
+    sampling_params: scoringParams(temperature)
   }),
   readScore: (answer, tokenIds) =>
     Either.flatMap(read(answer), ({ prompt_logprobs }) => Logprob.ofPrompt(prompt_logprobs, tokenIds, path))

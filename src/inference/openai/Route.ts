@@ -11,7 +11,7 @@ export interface Route {
   readonly path: string
   readonly generation: (model: string, promptIds: Int32Array, sampling: Sampling) => object
   readonly readGeneration: (answer: unknown, sampling: Sampling) => Either.Either<Generation, Failure>
-  readonly score: (model: string, tokenIds: Int32Array) => object
+  readonly score: (model: string, tokenIds: Int32Array, temperature: number) => object
   readonly readScore: (answer: unknown, tokenIds: Int32Array) => Either.Either<Float32Array, Failure>
 }
 
@@ -46,12 +46,22 @@ export const samplingParams = (sampling: Sampling): SamplingParams => ({
   skip_special_tokens: false
 })
 
-/** A prompt is scored beside the one token that must be sampled. @category constructors */
-export const scoringParams: SamplingParams = samplingParams({
-  temperature: 1,
-  maxTokens: 1,
-  stopTokenIds: [],
-  seed: 0
+/** How a prompt is scored. @category model */
+export interface ScoringParams extends SamplingParams {
+  /** how many candidates are returned beside the prompt's own token */
+  readonly prompt_logprobs: number
+  /**
+   * Of the prompt's distributions, which `temperature` says nothing of; left out at 1. vLLM has it from pull request 37082
+   * on, and takes no notice of it before: whether it is heeded has to be found out.
+   */
+  readonly prompt_logprobs_temperature?: number
+}
+
+/** A prompt is scored beside the one token that must be sampled. @category conversions */
+export const scoringParams = (temperature: number): ScoringParams => ({
+  ...samplingParams({ temperature: 1, maxTokens: 1, stopTokenIds: [], seed: 0 }),
+  prompt_logprobs: 1,
+  ...(temperature === 1 ? {} : { prompt_logprobs_temperature: temperature })
 })
 
 /** Reads an answer by its schema; what does not fit is named by its place. @category parsing */

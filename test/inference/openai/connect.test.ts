@@ -61,8 +61,8 @@ describe("a connection", () => {
         const all = Int32Array.from([...promptIds, ...made.tokenIds])
         expect(yield* model.score(all)).toEqual(yield* server.model.score(all))
         // which route there is was decided once
-        expect(server.at(generatePath).length).toBe(routes[0] === "generate" ? 3 : 1)
-        expect(server.at("/v1/completions").length).toBe(routes[0] === "generate" ? 0 : 3)
+        expect(server.at(generatePath).length).toBe(routes[0] === "generate" ? 4 : 1)
+        expect(server.at("/v1/completions").length).toBe(routes[0] === "generate" ? 0 : 4)
       })
     )
   }
@@ -85,11 +85,35 @@ describe("a connection", () => {
     })
   )
 
-  it.scoped("scores at temperature 1 alone, since servers leave the temperature out of what they say of a prompt", () =>
+  it.scoped("scores at another temperature than 1 where the server heeds it, and nowhere else", () =>
     Effect.gen(function* () {
-      const model = yield* connect(yield* vllm())
-      expect((yield* Effect.flip(model.score(promptIds, 0.6))).message).toMatch(/at temperature 1 only, not at 0.6/)
-      expect((yield* model.score(promptIds, 1)).length).toBe(3)
+      for (const routes of [
+        ["generate", "tokenize"],
+        ["completions", "tokenize"]
+      ] as const) {
+        const heeding = yield* vllm({ routes, scoresAtTemperature: true })
+        const tempered = yield* connect(heeding)
+        expect(yield* tempered.score(promptIds, 0.6)).toEqual(yield* heeding.model.score(promptIds, 0.6))
+        expect(yield* tempered.score(promptIds)).toEqual(yield* heeding.model.score(promptIds))
+        const model = yield* connect(yield* vllm({ routes }))
+        expect((yield* Effect.flip(model.score(promptIds, 0.6))).message).toMatch(/at temperature 1 only, not at 0.6/)
+        expect((yield* model.score(promptIds, 1)).length).toBe(3)
+        expect((yield* Effect.flip(tempered.score(promptIds, 0))).message).toMatch(/no score at temperature 0/)
+      }
+    })
+  )
+
+  it.scoped("to a server that scores nothing can be sampled from, and says so when it is to score", () =>
+    Effect.gen(function* () {
+      const { url } = yield* vllm({
+        reply: ({ body, path }) =>
+          path === generatePath && body.sampling_params.prompt_logprobs
+            ? { status: 400, body: { error: { message: "prompt_logprobs is not supported" } } }
+            : undefined
+      })
+      const model = yield* connect({ url })
+      expect((yield* model.generate(promptIds, sampling)).tokenIds.length).toBe(6)
+      expect((yield* Effect.flip(model.score(promptIds))).message).toMatch(/prompt_logprobs is not supported/)
     })
   )
 
@@ -215,28 +239,31 @@ describe("the vocabulary", () => {
     })
   )
 
-  const special = ["<|im_start|>", "<|im_end|>", "<think>"]
-  const withSpecials = (known: ReadonlyArray<string>) => (text: string) => {
-    const ids: Array<number> = []
-    for (let at = 0; at < text.length; ) {
-      const found = known.find((spelling) => text.startsWith(spelling, at))
-      ids.push(...(found === undefined ? bytes(text[at]!) : [256 + known.indexOf(found)]))
-      at += found?.length ?? 1
-    }
-    return ids
-  }
+  const spellings = ["<|im_start|>", "<|im_end|>", "<think>"]
 
   it.scoped("must have the policy's special tokens too, as the same ids", () =>
     Effect.gen(function* () {
-      const all = (text: string) => (text.includes("<|im") ? withSpecials(special)(text) : bytes(text))
-      const fewer = (text: string) => (text.includes("<|im") ? withSpecials(special.slice(0, 2))(text) : bytes(text))
-      const policy = spelled(special)
-      const same = yield* vllm({ tokenize: all })
-      yield* Effect.provide(OpenAi.connect(endpoint({ base_url: same.url })), policy)
-      expect(same.at("/tokenize").map(({ body }) => body.prompt)).toContain("<|im_start|><|im_end|><think>")
-      const other = yield* vllm({ tokenize: fewer })
+      const policy = spelled(spellings)
+      const of = (known: ReadonlyArray<string>, between = "") => ({
+        detokenize: (ids: ReadonlyArray<number>) => ids.map((id) => known[id - 256] ?? "").join(between)
+      })
+      for (const between of ["", " "]) {
+        const same = yield* vllm(of(spellings, between))
+        const { said } = yield* warned(Effect.provide(OpenAi.connect(endpoint({ base_url: same.url })), policy))
+        expect(said).toEqual([])
+        expect(same.at("/detokenize")[0]?.body.tokens).toEqual([256, 257, 258])
+      }
+      const other = yield* vllm(of(["<|im_start|>", "<|im_end|>", "<|vision_start|>"]))
       const error = yield* Effect.flip(Effect.provide(OpenAi.connect(endpoint({ base_url: other.url })), policy))
-      expect(error.message).toMatch(/after "<\|im_start\|><\|im_end\|>" it reads 60 where the policy has 258 "<think>"/)
+      expect(error.message).toMatch(/token id 258 is "<think>" for the policy, and it reads "<\|vision_start\|>"/)
+    })
+  )
+
+  it.scoped("whose special tokens cannot be read is used with a warning", () =>
+    Effect.gen(function* () {
+      const { url } = yield* vllm()
+      const { said } = yield* warned(Effect.provide(OpenAi.connect(endpoint({ base_url: url })), spelled(spellings)))
+      expect(said).toEqual([expect.stringMatching(/has no \/detokenize: special tokens were not checked$/)])
     })
   )
 
@@ -286,7 +313,7 @@ describe("TOK-02: log-probabilities that are not temperature-processed", () => {
             : undefined
       })
       yield* Layer.build(layer(server.url))
-      expect(server.at(generatePath).map(({ body }) => body.sampling_params.temperature)).toEqual([1_000, 1])
+      expect(server.at(generatePath).map(({ body }) => body.sampling_params.temperature)).toEqual([1_000, 1, 1])
     })
   )
 

@@ -197,17 +197,16 @@ describe("what is asked for", () => {
     })
   })
 
-  it("a prompt is scored at temperature 1, beside one token", () => {
-    expect(Generate.route.score("m", ids)).toMatchObject({
-      token_ids: [7, 9],
-      sampling_params: { max_tokens: 1, temperature: 1, top_p: 1, prompt_logprobs: 1 }
-    })
-    expect(Completions.route.score("m", ids)).toMatchObject({
-      prompt: [7, 9],
-      max_tokens: 1,
-      temperature: 1,
-      prompt_logprobs: 1
-    })
+  it("a prompt is scored beside one token, and the temperature of its distributions is said where it is not 1", () => {
+    const one = { max_tokens: 1, temperature: 1, top_p: 1, prompt_logprobs: 1 }
+    const generate = Generate.route.score("m", ids, 1)
+    expect(generate).toMatchObject({ token_ids: [7, 9], sampling_params: one })
+    const completions = Completions.route.score("m", ids, 1)
+    expect(completions).toMatchObject({ prompt: [7, 9], ...one })
+    expect(JSON.stringify([generate, completions])).not.toContain("prompt_logprobs_temperature")
+    const other = { ...one, prompt_logprobs_temperature: 0.6 }
+    expect(Generate.route.score("m", ids, 0.6)).toMatchObject({ sampling_params: other })
+    expect(Completions.route.score("m", ids, 0.6)).toMatchObject(other)
   })
 
   it("ids that are only written as names of tokens are read from them", () => {
