@@ -45,31 +45,41 @@ const unknownKey = (shape: Shape.Shape, path: Path): string => {
   return `${written(path)}: unknown parameter${close === undefined ? "" : `; did you mean "${close}"?`}`
 }
 
+interface Problem {
+  readonly param: string
+  readonly text: string
+}
+
+/** One for each place that the schema describes. */
 const problems = (schema: Schema.Schema.AnyNoContext, body: unknown, error: ParseResult.ParseError) => {
   const shape = Shape.make(schema)
-  const found = new Map<string, string>()
+  const byPlace = new Map<string, Problem>()
   for (const issue of ParseResult.ArrayFormatter.formatErrorSync(error)) {
     const whole = issue.path.map((key) => (typeof key === "number" ? key : String(key)))
+    const param = written(whole)
     if (issue._tag === "Unexpected") {
-      found.set(written(whole), unknownKey(shape, whole))
+      byPlace.set(param, { param, text: unknownKey(shape, whole) })
       continue
     }
     const path = described(shape, whole)
     const place = written(path)
-    if (found.has(place)) continue
+    if (byPlace.has(place)) continue
     const here = Shape.at(shape, path)
     const allowed = here?._tag === "Value" ? here.allowed : here?._tag === "List" ? "a list" : "an object"
     const what = issue._tag === "Missing" ? "missing" : `found ${kind(at(body, whole))}`
-    found.set(place, `${written(whole)}: ${what}, allowed ${path === whole ? "" : `as ${place} `}is ${allowed}`)
+    byPlace.set(place, {
+      param,
+      text: `${param}: ${what}, allowed ${path === whole ? "" : `as ${place} `}is ${allowed}`
+    })
   }
-  return found
+  return Array.from(byPlace.values())
 }
 
 /** The value, or an error that names every wrong field; its `param` is the first of them. @category parsing */
 export const decode = <A, I>(schema: Schema.Schema<A, I>, body: unknown): Either.Either<A, ApiError> =>
   Either.mapLeft(Schema.decodeUnknownEither(schema, { errors: "all", onExcessProperty: "error" })(body), (error) => {
     const wrong = problems(schema, body, error)
-    return invalid(Array.from(wrong.values()).join("; "), { param: wrong.keys().next().value })
+    return invalid(wrong.map(({ text }) => text).join("; "), { param: wrong[0]?.param })
   })
 
 const tooLarge = invalid(`the body is larger than ${maxBodyBytes} bytes`, { status: 413 })
