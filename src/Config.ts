@@ -31,7 +31,8 @@ export type {
   SourceConfig,
   TrainConfig,
   TrainDraft,
-  TrainerConfig
+  TrainerConfig,
+  TrainSamplingConfig
 } from "./config/Resolve.ts"
 export { ConfigError, type Finding, type Problem }
 

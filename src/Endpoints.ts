@@ -16,9 +16,10 @@ const Url = Schema.String.pipe(
 
 /** Where a frozen model is served, as a config says it; keys as in TOML. @category schemas */
 export const Endpoint = Schema.Struct({
-  /** the model, as its server calls it */
-  name: Schema.NonEmptyString,
-  /** OpenAI-compatible roots, usually ending in /v1; requests are spread over all of them */
+  name: Schema.NonEmptyString.annotations({
+    description: "text that is not empty",
+    documentation: "The model, as its server calls it."
+  }),
   base_url: Schema.Union(
     Schema.NonEmptyArray(Url),
     Schema.transform(Url, Schema.NonEmptyArray(Schema.typeSchema(Url)), {
@@ -27,14 +28,34 @@ export const Endpoint = Schema.Struct({
       encode: ([url]) => url
     })
   ).annotations({
-    message: () => ({ message: "it must be a URL such as http://localhost:8000/v1, or a list of them", override: true })
+    message: () => ({
+      message: "it must be a URL such as http://localhost:8000/v1, or a list of them",
+      override: true
+    }),
+    description: "a URL such as http://localhost:8000/v1, or a list of them",
+    documentation: "OpenAI-compatible roots, usually ending in /v1; requests are spread over all of them."
   }),
-  /** environment variable that holds the key, where the server wants one */
-  api_key_var: Schema.optionalWith(Schema.NonEmptyString, { exact: true }),
-  /** time for one attempt, from its connection to the end of its answer */
-  timeout_ms: Schema.optionalWith(Schema.Int.pipe(Schema.positive()), { exact: true, default: () => 600_000 }),
-  /** attempts after the first, for what may pass: no connection, no answer in time, 408, 429 and 5xx */
-  max_retries: Schema.optionalWith(Schema.Int.pipe(Schema.nonNegative()), { exact: true, default: () => 5 })
+  api_key_var: Schema.optionalWith(
+    Schema.NonEmptyString.annotations({
+      description: "text that is not empty",
+      documentation: "Environment variable that holds the key, where the server wants one."
+    }),
+    { exact: true }
+  ),
+  timeout_ms: Schema.optionalWith(
+    Schema.Int.pipe(Schema.positive()).annotations({
+      description: "a whole number above 0",
+      documentation: "Time for one attempt, from its connection to the end of its answer."
+    }),
+    { exact: true, default: () => 600_000 }
+  ),
+  max_retries: Schema.optionalWith(
+    Schema.Int.pipe(Schema.nonNegative()).annotations({
+      description: "a whole number, at least 0",
+      documentation: "Attempts after the first, for what may pass: no connection, no answer in time, 408, 429 and 5xx."
+    }),
+    { exact: true, default: () => 5 }
+  )
 }).annotations({
   // what is wrong inside a table is told by its keys
   message: ({ actual }) => ({

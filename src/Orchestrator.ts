@@ -9,18 +9,20 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import type * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import * as Stream from "effect/Stream"
 import type { Algorithm } from "./Algorithm.ts"
 import { Checkpoints } from "./Checkpoint.ts"
+import type { FrozenModel } from "./Endpoints.ts"
 import * as Environment from "./Environment.ts"
-import { Inference } from "./Inference.ts"
+import { Inference, type InferenceService } from "./Inference.ts"
 import { Journal, type JournalError } from "./Journal.ts"
 import * as MicroBatch from "./MicroBatch.ts"
 import * as Dispatcher from "./orchestrator/Dispatcher.ts"
 import * as StepSummary from "./orchestrator/StepSummary.ts"
 import type { Permits } from "./Permits.ts"
-import { plannedOf } from "./pipeline/items.ts"
+import { compile } from "./pipeline/samples.ts"
 import type { Renderer } from "./Renderer.ts"
 import type { EvalReport, StepReport } from "./Report.ts"
 import type * as Rollout from "./Rollout.ts"
@@ -39,6 +41,8 @@ export interface Source<E, R> {
   /** share of the groups, relative to the other sources (1) */
   readonly ratio?: number | undefined
   readonly sampling?: Environment.Sampling | undefined
+  /** who samples its rollouts: a frozen model, or what connects to one; the policy unless given */
+  readonly model?: FrozenModel | Effect.Effect<FrozenModel, E, R> | undefined
 }
 
 /** What is trained on, for how long, and when the run must stop. @category model */
@@ -89,6 +93,21 @@ const largestLogRatio = 0.05
 const mismatch = (logRatio: number) =>
   `trainer and inference have the same weights and disagree by ${logRatio.toFixed(3)} nats per token (at most ${largestLogRatio} is rounding): the sampler's log-probabilities are not those of the distribution it samples from; they must be taken at the sampling temperature, over the whole vocabulary, on the published weights`
 
+/** A frozen model in the policy's place. It takes no weights, and no rollout of it grows longer than one of the policy's. */
+const inPlaceOf = (policy: InferenceService, model: FrozenModel): InferenceService => ({
+  name: model.name,
+  maxSequenceLength: Math.min(model.maxSequenceLength, policy.maxSequenceLength),
+  generate: (promptIds, sampling) => model.generate(promptIds, sampling),
+  score: (tokenIds, temperature) => model.score(tokenIds, temperature),
+  adopt: () => Effect.void
+})
+
+/** A step's rollouts with their credit, and the state behind them. */
+interface Filled {
+  readonly items: ReadonlyArray<Dispatcher.Item>
+  readonly state: State.Snapshot
+}
+
 /** Where the loop is between two steps. */
 interface Position<E> {
   readonly step: number
@@ -97,8 +116,8 @@ interface Position<E> {
   readonly reward: number | undefined
   /** brings the rollouts of `step` */
   readonly filling: Fiber.Fiber<
-    ReadonlyArray<Dispatcher.Item>,
-    OrchestratorError | JournalError | Dispatcher.OpenSetError | E
+    Filled,
+    OrchestratorError | JournalError | Dispatcher.OpenSetError | State.StateError | E
   >
 }
 
@@ -127,20 +146,29 @@ export const steps = <E, R, E2 = never>(options: Options<E, R, E2>) =>
       const cursor = yield* state.cell({ name: "sampler", schema: Sampler.Cursor, initial: Sampler.start })
       const planned = yield* Ref.get(cursor)
 
-      const sources = options.sources.map((source) => {
-        const name = source.name ?? source.environment.name
-        const groupSize = source.groupSize ?? 8
-        return {
-          name,
-          groupSize,
-          ratio: source.ratio ?? 1,
-          algorithm: source.algorithm,
-          example: (index: number) => Environment.exampleKey(source.environment, index),
-          firstSequence: (planned.sources[name] ?? 0) * groupSize,
-          run: (one: Rollout.Planned) =>
-            Environment.rollout(source.environment, one, { seed, sampling: source.sampling })
-        }
-      })
+      const sources = yield* Effect.forEach(options.sources, (source) =>
+        Effect.gen(function* () {
+          const name = source.name ?? source.environment.name
+          const groupSize = source.groupSize ?? 8
+          const model = Effect.isEffect(source.model) ? yield* source.model : source.model
+          const sampler = model === undefined ? inference : inPlaceOf(inference, model)
+          return {
+            name,
+            groupSize,
+            model,
+            frozen: model !== undefined,
+            labels: model === undefined ? {} : { model: model.name },
+            ratio: source.ratio ?? 1,
+            algorithm: source.algorithm,
+            example: (index: number) => Environment.exampleKey(source.environment, index),
+            firstSequence: (planned.sources[name] ?? 0) * groupSize,
+            run: (one: Rollout.Planned) =>
+              Environment.rollout(source.environment, one, { seed, sampling: source.sampling }).pipe(
+                Effect.provideService(Inference, sampler)
+              )
+          }
+        })
+      )
       const serving = yield* Ref.make(firstStep - 1)
       const dispatcher = yield* Dispatcher.make(sources, Ref.get(serving))
 
@@ -151,22 +179,41 @@ export const steps = <E, R, E2 = never>(options: Options<E, R, E2>) =>
           return [next.planned, next.cursor] as const
         })
 
+      /** What a step came to that was whole before this process began: nobody is asked for it again. */
+      const found = (step: number) =>
+        Effect.map(
+          journal.sealed(step),
+          Option.map(
+            ({ items, state }): Filled => ({
+              items: items.map((item) => (item._tag === "Absent" ? item : compile(item))),
+              state
+            })
+          )
+        )
+
       /** Dispatches groups until enough rollouts count; what one round brings decides the next, in plan order. */
       const fill = Effect.fn("Orchestrator.fill")(function* (step: number) {
+        const before = yield* found(step)
+        if (Option.isSome(before)) return before.value
         const policyVersion = policyVersionOf(step)
         const items: Array<Dispatcher.Item> = []
         const counted = () => items.filter(StepSummary.isCompiled).length
         for (let round = 0; round <= maxRefills && counted() < batchSize; round++) {
           items.push(...(yield* dispatcher.run(step, yield* plan(batchSize - counted(), policyVersion))))
           const failing = StepSummary.failing(items, maxErrorRate)
-          if (failing !== undefined) return yield* new OrchestratorError({ step, reason: failing })
+          const stop = failing ?? StepSummary.misused(items, sources)
+          if (stop !== undefined) return yield* new OrchestratorError({ step, reason: stop })
         }
         if (counted() > 0) {
-          yield* journal.seal(
-            step,
-            items.map((item) => plannedOf(item).id)
+          const filled: Filled = { items, state: yield* state.snapshot }
+          const scored = items.map((item) =>
+            StepSummary.isCompiled(item)
+              ? { _tag: "Scored" as const, rollout: item.rollout, credit: item.credit }
+              : item
           )
-          return items
+          // A step is written down before it is used.
+          yield* journal.seal(step, { items: scored, state: filled.state })
+          return filled
         }
         return yield* new OrchestratorError({
           step,
@@ -181,9 +228,8 @@ export const steps = <E, R, E2 = never>(options: Options<E, R, E2>) =>
       const run = Effect.fnUntraced(function* (at: Position<E>) {
         const { step } = at
         const started = yield* Clock.currentTimeMillis
-        const items = yield* Fiber.join(at.filling)
-        // What a resumed run starts from: the state as it was before the next step's rollouts touched it.
-        const snapshot = yield* state.snapshot
+        // A resumed run starts from the state as it was before the next step's rollouts touched it.
+        const { items, state: snapshot } = yield* Fiber.join(at.filling)
         const more = step < steps
         const ahead = more && lag > 0 ? yield* Effect.forkIn(fill(step + 1), scope) : undefined
 
@@ -211,6 +257,7 @@ export const steps = <E, R, E2 = never>(options: Options<E, R, E2>) =>
           step,
           steps,
           items,
+          sources,
           packed,
           trained,
           seconds,

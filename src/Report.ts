@@ -51,6 +51,23 @@ export interface StepReport {
   readonly optimizerApplied: boolean
   /** of the weights that this step made, where some were due */
   readonly evaluations: ReadonlyArray<EvalReport>
+  /** the same rollouts by source, in the order of the sources */
+  readonly sources: ReadonlyArray<SourceReport>
+}
+
+/** One source's part in a step of training. Means are over its rollouts that count. @category model */
+export interface SourceReport {
+  readonly name: string
+  /** NaN when no rollout of it counts */
+  readonly reward: number
+  readonly rollouts: number
+  readonly samples: number
+  /** rollouts whose credit was zero on every token */
+  readonly zeroSignal: number
+  /** rollouts that did not count, by reason */
+  readonly absent: Readonly<Record<string, number>>
+  /** what environments and algorithms measured, by name */
+  readonly metrics: Readonly<Record<string, number>>
 }
 
 /** One step of supervised fine-tuning. @category model */

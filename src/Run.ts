@@ -9,6 +9,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import Echo from "./algorithms/Echo.ts"
 import Grpo from "./algorithms/Grpo.ts"
@@ -36,6 +37,7 @@ import * as Losses from "./run/Losses.ts"
 import * as Metrics from "./run/Metrics.ts"
 import * as MetricsFile from "./run/MetricsFile.ts"
 import * as Policy from "./run/Policy.ts"
+import * as Sources from "./run/Sources.ts"
 import { open, type Started } from "./run/Started.ts"
 import * as Summary from "./run/Summary.ts"
 import * as State from "./State.ts"
@@ -45,26 +47,10 @@ export type { Started }
 
 const threadsOf = (threads: number | undefined) => threads ?? os.availableParallelism()
 
-const samplingOf = ({ maxCompletionTokens, minP, temperature, topK, topP }: Config.SamplingConfig) => ({
-  temperature,
-  topP,
-  topK,
-  minP,
-  maxTokens: maxCompletionTokens
-})
-
 /** What a run knows by name, besides the modules that its config names. @category registries */
 export const registry = Registry.make([Grpo, MaxRl, Rae, HierarchicalGrpo, Opd, Opsd, Sft, Echo], (specifier) =>
   ModuleLoader.load(specifier, process.cwd())
 )
-
-const sourceOf = (source: Config.SourceConfig, seed: number) =>
-  Effect.gen(function* () {
-    const { algo, env, groupSize, name, ratio, sampling } = source
-    const environment = yield* Environments.resolve(env, seed)
-    const algorithm = yield* registry.resolve(algo)
-    return { name, environment, algorithm: algorithm.layer, groupSize, ratio, sampling: samplingOf(sampling) }
-  })
 
 /** The state that a checkpoint holds; without the sampler's position the run would begin its data anew. */
 const restore = (directory: string) =>
@@ -88,7 +74,9 @@ const restore = (directory: string) =>
 export const train = (config: Config.TrainConfig, options: { readonly resume: boolean }) =>
   Effect.gen(function* () {
     const { maxSteps, model, orchestrator, run, seed, trainer } = config
-    const sources = yield* Effect.forEach(orchestrator.train.source, (source) => sourceOf(source, seed))
+    const resolved = yield* Effect.forEach(orchestrator.train.source, (source) =>
+      Sources.resolve(registry, source, seed)
+    )
     const loss = yield* Losses.resolve(trainer.loss)
     yield* ModelConfig.read(model.name)
     const evaluations = yield* evaluationsOf(config, {})
@@ -115,14 +103,21 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         optimizer: resumedFrom === undefined ? "fresh" : "saved"
       })
     ).pipe(Layer.provideMerge(Policy.layerText(model.name)), Layer.build)
+    const firstStep = (resumedFrom ?? 0) + 1
+    // Steps that are whole in the journal are not scored again: the state begins behind them.
+    const behind =
+      past === undefined ? Option.none() : yield* Journal.stateBehind({ credits: past.run.credits, from: firstStep })
+    const scoring = yield* Layer.merge(
+      State.layer(Option.getOrElse(behind, () => restored?.state)),
+      OpenAi.layer()
+    ).pipe(Layer.provideMerge(Layer.succeedContext(policy)), Layer.build)
+    const sources = yield* Effect.provide(Effect.forEach(resolved, Sources.start), scoring)
     const directory = past?.run ?? (yield* Directory.create(place))
     const layer = yield* Layer.mergeAll(
       Checkpoint.layerDirectory({ directory: directory.checkpoints, ...config.ckpt }),
-      Journal.layerFile({ directory: directory.rollouts, from: (resumedFrom ?? 0) + 1 }),
-      Permits.layer(orchestrator.maxInflight),
-      State.layer(restored?.state),
-      OpenAi.layer()
-    ).pipe(Layer.provideMerge(Layer.succeedContext(policy)), Layer.build)
+      Journal.layerFile({ directory: directory.rollouts, credits: directory.credits, from: firstStep }),
+      Permits.layer(orchestrator.maxInflight)
+    ).pipe(Layer.provideMerge(Layer.succeedContext(scoring)), Layer.build)
     if (past !== undefined) yield* Directory.rewind(past.run, past.rows, place.config)
 
     const evaluate = (step: number) =>
@@ -137,7 +132,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
     const steps = Orchestrator.steps({
       sources,
       steps: maxSteps,
-      firstStep: (resumedFrom ?? 0) + 1,
+      firstStep,
       fresh: restored !== undefined && !restored.ahead,
       previousReward: rewards.at(-1),
       batchSize: orchestrator.batchSize,
@@ -218,7 +213,7 @@ const evaluationsOf = (config: Config.TrainConfig, { examples }: { readonly exam
         seed: config.seed,
         examples: examples ?? source.numExamples ?? environment.examples.size("eval"),
         groupSize: source.groupSize,
-        sampling: samplingOf(source.sampling)
+        sampling: Sources.samplingOf(source.sampling)
       }
       return { interval: source.interval, options }
     })
@@ -264,29 +259,16 @@ export const check = (config: Config.TrainDraft): Effect.Effect<ReadonlyArray<Co
     }
     for (const [index, source] of config.orchestrator.train.source.entries()) {
       const at = ["orchestrator", "train", "source", String(index)]
-      const environment = yield* Effect.either(Environments.resolve(source.env, config.seed))
-      if (Either.isLeft(environment)) findings.push({ keys: [[...at, "env", "id"]], what: environment.left.message })
-      const algorithm = yield* Effect.either(registry.resolve(source.algo))
-      if (Either.isLeft(algorithm)) {
-        const error = algorithm.left
-        const problems =
-          error._tag === "AlgorithmConfigError" ? error.problems : [{ path: "type", message: error.message }]
-        for (const { message, path } of problems) {
-          // An inherited algorithm stands at the default's place.
-          const own = [...at, "algo", ...path.split(".")]
-          findings.push({ keys: [own, ["orchestrator", "algo", ...path.split(".")]], what: message })
-        }
-        continue
-      }
-      const { groupSize, name } = source
-      for (const { message, path } of algorithm.right.check({ name, groupSize, seats: ["policy"], frozen: false })) {
-        // What the source inherits stands at the default's place.
-        const keys = [
-          [...at, ...path.split(".")],
-          ["orchestrator", ...path.split(".")]
-        ]
-        findings.push({ keys, what: message })
-      }
+      findings.push(...(yield* Sources.check(registry, source, { at, seed: config.seed })))
     }
     return findings
   })
+
+/**
+ * Each training source in the words of a plan: its algorithm, what its credit waits for, and the models of others that it
+ * names. Nothing is started or connected.
+ *
+ * @category checking
+ */
+export const plan = (config: Config.TrainDraft) =>
+  Effect.forEach(config.orchestrator.train.source, (source) => Sources.plan(registry, source))

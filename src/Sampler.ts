@@ -25,6 +25,8 @@ export interface Source {
   readonly groupSize: number
   /** share of the groups, relative to the other sources */
   readonly ratio: number
+  /** what every rollout of it is planned with */
+  readonly labels?: Planned["labels"] | undefined
   /** key of the source's `index`-th example; a finite taskset begins again after its last */
   readonly example: (index: number) => string
 }
@@ -73,7 +75,7 @@ export const plan = <S extends Source>(
         episode: { id: `${id}/${member}`, size: 1 },
         seat: "policy",
         policyVersion: options.policyVersion,
-        labels: {}
+        labels: source.labels ?? {}
       })
     }
   }

@@ -52,7 +52,8 @@ const setup = (
     Layer.succeed(Journal.Journal, {
       find: (id) => Effect.runSync(Effect.option(Effect.fromNullable(known.get(id)))),
       append: (step, ended) => Effect.sync(() => seen.ended.push({ step, ended })),
-      seal: () => Effect.void
+      seal: () => Effect.void,
+      sealed: () => Effect.succeedNone
     }),
     Permits.layer(64),
     State.layer(options.restored)
@@ -337,6 +338,7 @@ describe("Orchestrator", () => {
       const journal = Layer.succeed(Journal.Journal, {
         find: () => Option.none(),
         seal: () => Effect.void,
+        sealed: () => Effect.succeedNone,
         append: (_, ended) =>
           Effect.map(Ref.get(applied), (now) => {
             if (ended._tag === "Rollout") stamped.push([ended.policyVersion, now])

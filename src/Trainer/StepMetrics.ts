@@ -54,7 +54,7 @@ const addLoss = (
 }
 
 /**
- * Adds one micro-batch: the mismatch r − ln r − 1 of each `rl` or `refKl` member, with r the trainer's over the sampler's
+ * Adds one micro-batch: the mismatch r − ln r − 1 of each sampled `rl` or `refKl` member, with r the trainer's over the sampler's
  * probability; what the loss masks and measures of its `rl` members; and the entropy at each member of any component. Fails
  * with `LossError` when the loss cannot say it.
  *
@@ -73,7 +73,8 @@ export const add = (
     for (let t = start + 1; t < start + length; t++) {
       const [rl, refKl] = [isRl(batch, t), isRefKl(batch, t)]
       if (rl) rlMembers.push(t)
-      if (rl || refKl) {
+      // Only what the policy sampled has a log-probability of its sampler to compare with.
+      if ((rl || refKl) && batch.mask[t] === 1) {
         const delta = logprobs[t]! - batch.logprobs[t]!
         metrics.mismatchKl += Math.exp(delta) - delta - 1
         metrics.logRatio += Math.abs(delta)

@@ -58,12 +58,25 @@ export const found = (value: unknown): string => {
   return "a table"
 }
 
+/** What belongs at a path; inside a value that is one of several kinds, what belongs at its place. */
+const shapeAround = (root: Shape.Shape, path: KeyPath): Shape.Shape | undefined => {
+  const here = Shape.at(root, path)
+  return here !== undefined || path.length === 0 ? here : shapeAround(root, path.slice(0, -1))
+}
+
+const meant = (value: unknown, choices: ReadonlyArray<string>): string => {
+  const close = typeof value === "string" ? nearest(value, choices) : undefined
+  return close === undefined ? "" : `; did you mean "${close}"?`
+}
+
 const wrongValue = (shape: Shape.Shape | undefined, path: KeyPath, value: unknown): string => {
   const name = dotted(withoutIndices(path))
   if (shape?._tag === "List") return `found ${found(value)}, allowed is a list of tables, each written [[${name}]]`
-  if (shape?._tag === "Table") return `found ${found(value)}, allowed is a table, written [${name}] or { … }`
-  const close = typeof value === "string" ? nearest(value, shape?.choices ?? []) : undefined
-  const hint = close === undefined ? "" : `; did you mean "${close}"?`
+  if (shape?._tag === "Table") {
+    const words = shape.choices.map((choice) => `${JSON.stringify(choice)} or `).join("")
+    return `found ${found(value)}, allowed is ${words}a table, written [${name}] or { … }${meant(value, shape.choices)}`
+  }
+  const hint = meant(value, shape?.choices ?? [])
   return `found ${found(value)}, allowed is ${shape?.allowed ?? "another value"}${hint}`
 }
 
@@ -82,6 +95,8 @@ export interface Checked<A> {
   readonly wrong: ReadonlyArray<KeyPath>
 }
 
+const isInside = (path: KeyPath, outer: KeyPath): boolean => outer.every((key, index) => path[index] === key)
+
 /** @category checks */
 export const check = <A, I>(schema: Schema.Schema<A, I>, tree: Located): Checked<A> => {
   const shape = Shape.make(schema)
@@ -90,16 +105,22 @@ export const check = <A, I>(schema: Schema.Schema<A, I>, tree: Located): Checked
   if (Either.isRight(first)) return { problems: [], value: first.right, wrong: [] }
   const problems = new Map<string, Problem>()
   const wrong: Array<KeyPath> = []
-  for (const issue of ParseResult.ArrayFormatter.formatErrorSync(first.left)) {
-    const path = issue.path.map((key) => (typeof key === "number" ? key : String(key)))
-    if (problems.has(dotted(path))) continue
+  const issues = ParseResult.ArrayFormatter.formatErrorSync(first.left).map((issue) => ({
+    ...issue,
+    path: issue.path.map((key) => (typeof key === "number" ? key : String(key)))
+  }))
+  for (const issue of issues) {
+    const { path } = issue
+    // Where a word or a table may stand, what is wrong inside the table says it all.
+    const deeper = issues.some((other) => other.path.length > path.length && isInside(other.path, path))
+    if (deeper || problems.has(dotted(path))) continue
     const value = at(tree, path)
     const what =
       issue._tag === "Unexpected"
         ? unknownKey(shape, path, value?._tag === "Table")
         : value === undefined
           ? missing(shape, path)
-          : wrongValue(Shape.at(shape, path), path, toPlain(value))
+          : wrongValue(shapeAround(shape, path), path, toPlain(value))
     problems.set(dotted(path), atPath(tree, path, what))
     wrong.push(path)
   }

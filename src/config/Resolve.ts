@@ -2,6 +2,7 @@
  * From what a file says to what a run needs: every value that is inherited or derived is written out, so that reading
  * the result again changes nothing.
  */
+import type { Endpoint } from "../Endpoints.ts"
 import type { Schedule } from "../Trainer/Schedule.ts"
 import type { SftFile } from "./SftFile.ts"
 import type { TrainFile } from "./TrainFile.ts"
@@ -26,12 +27,17 @@ export interface SamplingConfig {
   readonly maxCompletionTokens?: number
 }
 /** @category model */
+export interface TrainSamplingConfig extends SamplingConfig {
+  /** who samples */
+  readonly source: "policy" | Endpoint
+}
+/** @category model */
 export interface SourceConfig {
   readonly name: string
   readonly env: EnvironmentSpec
   readonly ratio: number
   readonly groupSize: number
-  readonly sampling: SamplingConfig
+  readonly sampling: TrainSamplingConfig
   readonly algo: ModuleSpec
 }
 /** @category model */
@@ -65,7 +71,7 @@ export interface OrchestratorConfig {
   readonly maxErrorRate: number
   readonly algo: ModuleSpec
   readonly offPolicy: TrainFile["orchestrator"]["offPolicy"]
-  readonly train: { readonly sampling: SamplingConfig; readonly source: ReadonlyArray<SourceConfig> }
+  readonly train: { readonly sampling: TrainSamplingConfig; readonly source: ReadonlyArray<SourceConfig> }
   readonly eval: EvalConfig
 }
 /** @category model */
@@ -138,7 +144,9 @@ export const train = (file: TrainFile): TrainDraft => {
     })
   )
   const { source: evaluated = source.map(({ name, env }) => ({ name, env })), ...shared } = orchestrator.eval
-  const evalSampling = { ...sampling, ...shared.sampling }
+  // Evaluated is always the policy, whoever samples what it learns from.
+  const { source: _, ...ofPolicy } = sampling
+  const evalSampling = { ...ofPolicy, ...shared.sampling }
   const inherited = {
     groupSize: shared.groupSize,
     ...(shared.numExamples === undefined ? {} : { numExamples: shared.numExamples }),

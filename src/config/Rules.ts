@@ -69,8 +69,14 @@ const sourceFindings = (config: TrainDraft, source: SourceConfig, at: KeyPath): 
     [...at, "group_size"],
     ["orchestrator", "group_size"]
   ]
-  if (batchSize % groupSize !== 0) {
+  // Groups of one size fill a step exactly; where sizes differ, a step ends with the group that fills it.
+  const sizes = new Set(config.orchestrator.train.source.map((source) => source.groupSize))
+  if (sizes.size === 1 && batchSize % groupSize !== 0) {
     const what = `batch_size ${batchSize} is not a multiple of group_size ${groupSize}`
+    found.push(finding([...groupKeys, ["orchestrator", "batch_size"]], what))
+  }
+  if (sizes.size > 1 && groupSize > batchSize) {
+    const what = `batch_size ${batchSize} is less than one group of group_size ${groupSize}`
     found.push(finding([...groupKeys, ["orchestrator", "batch_size"]], what))
   }
   if (groupSize > config.orchestrator.maxInflight) {

@@ -1,5 +1,6 @@
 /** The sections that several kinds of run share. Every default and every meaning stands here and nowhere else. */
 import * as Schema from "effect/Schema"
+import { Endpoint } from "../Endpoints.ts"
 import {
   count,
   decay,
@@ -40,6 +41,9 @@ export const Algorithm = open({
   type: required(moduleName, "Which algorithm: the name of a built-in one, a package, or a file.")
 })
 
+/** Who samples rollouts: the policy, or a model that the run does not train. */
+const Source = Schema.Union(Schema.Literal("policy"), Endpoint)
+
 const limits = {
   topP: optional(positiveShare, "Sample from the most likely tokens that together have this probability."),
   topK: optional(count, "Sample from this many of the most likely tokens."),
@@ -49,12 +53,18 @@ const limits = {
 
 /** `[orchestrator.train.sampling]` @category sections */
 export const TrainSampling = section({
+  source: defaulted(
+    Source,
+    "policy",
+    'Who samples: "policy", or a frozen model { name, base_url }, which only an algorithm with ce can train on.'
+  ),
   temperature: defaulted(positiveFloat32, 1, "Sampling temperature; log-probabilities are those at this temperature."),
   ...limits
 })
 
 /** What a single source changes in the sampling that it inherits. @category sections */
 export const SourceSampling = section({
+  source: optional(Source, 'Who samples the rollouts of this source: "policy", or a frozen model { name, base_url }.'),
   temperature: optional(positiveFloat32, "Sampling temperature of this source."),
   ...limits
 })

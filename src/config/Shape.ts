@@ -11,6 +11,8 @@ export interface TableShape {
   readonly keys: ReadonlyMap<string, { readonly shape: Shape; readonly optional: boolean; readonly doc: string }>
   /** takes keys that are not listed */
   readonly open: boolean
+  /** words that may stand in place of the table */
+  readonly choices: ReadonlyArray<string>
 }
 /** @category model */
 export interface ListShape {
@@ -54,7 +56,7 @@ const ofAst = (ast: AST.AST): Shape => {
             }
           ] as const
       )
-      return { _tag: "Table", keys: new Map(keys), open: ast.indexSignatures.length > 0 }
+      return { _tag: "Table", keys: new Map(keys), open: ast.indexSignatures.length > 0, choices: [] }
     }
     case "TupleType": {
       const item = ast.rest[0]
@@ -62,6 +64,8 @@ const ofAst = (ast: AST.AST): Shape => {
     }
     case "Union": {
       const choices = ast.types.flatMap((type) => (type._tag === "Literal" ? [String(type.literal)] : []))
+      const table = ast.types.map(ofAst).find((shape) => shape._tag === "Table")
+      if (table !== undefined) return { ...table, choices }
       return value(ast, `one of ${choices.map((choice) => JSON.stringify(choice)).join(", ")}`, choices)
     }
     case "Literal":

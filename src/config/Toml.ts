@@ -1,4 +1,7 @@
-/** Values as canonical TOML text: scalars first, then tables; what stands in a list's items stands on one line. */
+/**
+ * Values as canonical TOML text: scalars first, then tables. A table in a list's item stands on one line, unless it holds
+ * tables itself.
+ */
 import { TomlDate } from "smol-toml"
 import { isRecord } from "./Located.ts"
 
@@ -32,6 +35,9 @@ const inline = (value: unknown): string => {
 const isTableList = (value: unknown): value is ReadonlyArray<Readonly<Record<string, unknown>>> =>
   Array.isArray(value) && value.length > 0 && value.every(isRecord)
 
+const holdsTables = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  isRecord(value) && Object.values(value).some(isRecord)
+
 const block = (header: string, lines: ReadonlyArray<string>): ReadonlyArray<string> =>
   header === "" ? [lines.join("\n")] : [[header, ...lines].join("\n")]
 
@@ -41,13 +47,17 @@ const blocksOf = (table: Readonly<Record<string, unknown>>, path: string): Reado
   for (const [name, value] of Object.entries(table)) {
     if (value === undefined) continue
     const inner = path === "" ? key(name) : `${path}.${key(name)}`
-    if (isRecord(value) && !(value instanceof TomlDate)) nested.push(...blocksOf(value, inner))
+    if (isRecord(value)) nested.push(...blocksOf(value, inner))
     else if (isTableList(value)) {
       for (const item of value) {
-        const lines = Object.entries(item).flatMap(([itemKey, itemValue]) =>
-          itemValue === undefined ? [] : [`${key(itemKey)} = ${inline(itemValue)}`]
+        const entries = Object.entries(item)
+        const lines = entries.flatMap(([itemKey, itemValue]) =>
+          itemValue === undefined || holdsTables(itemValue) ? [] : [`${key(itemKey)} = ${inline(itemValue)}`]
         )
         nested.push(...block(`[[${inner}]]`, lines))
+        for (const [itemKey, itemValue] of entries) {
+          if (holdsTables(itemValue)) nested.push(...blocksOf(itemValue, `${inner}.${key(itemKey)}`))
+        }
       }
     } else scalars.push(`${key(name)} = ${inline(value)}`)
   }

@@ -7,7 +7,7 @@ import * as Schema from "effect/Schema"
 import * as Columns from "./Columns.ts"
 
 /** Finite numbers as they are; what JSON has no number for (NaN, infinities, −0) by name. */
-const Float = Schema.transform(
+export const Float = Schema.transform(
   Schema.Union(Schema.JsonNumber, Schema.Literal("NaN", "Infinity", "-Infinity", "-0")),
   Schema.Number,
   {
@@ -37,7 +37,7 @@ const column = <A extends Int32Array | Float32Array | Uint8Array>(
 
 const Int32Column = column((value): value is Int32Array => value instanceof Int32Array, Columns.int32)
 const Uint8Column = column((value): value is Uint8Array => value instanceof Uint8Array, Columns.uint8)
-const Float32Column = column((value): value is Float32Array => value instanceof Float32Array, Columns.float32)
+export const Float32Column = column((value): value is Float32Array => value instanceof Float32Array, Columns.float32)
 
 const ToolCall = Schema.Struct({ id: Schema.String, name: Schema.String, arguments: Schema.String })
 

@@ -25,6 +25,8 @@ export interface Source<E, R, R2> {
   readonly name: string
   readonly run: (planned: Planned) => Effect.Effect<Ended, never, R2>
   readonly algorithm: Layer.Layer<Algorithm, E, R>
+  /** its rollouts do not come from the policy, whichever weights that has (false) */
+  readonly frozen?: boolean | undefined
   /** `sequence` of the first rollout that this process will plan */
   readonly firstSequence: number
 }
@@ -112,7 +114,7 @@ export const make = <E, R, R2>(
         const { ended, source } = inputs.get(planned.source)!
         const known = journal.find(planned.id)
         if (Option.isSome(known)) return yield* Queue.offer(ended, replanned(known.value, planned))
-        if (planned.policyVersion !== (yield* serving)) {
+        if (source.frozen !== true && planned.policyVersion !== (yield* serving)) {
           return yield* new JournalError({
             file: planned.id,
             reason: `it was finished before the checkpoint and is not there any more, and the weights v${planned.policyVersion} that it needs are gone; put the run's rollouts back, or resume from the start`

@@ -4,7 +4,7 @@ import * as Credit from "../Credit.ts"
 import type { PackedBatch } from "../MicroBatch.ts"
 import type { Compiled } from "../Pipeline.ts"
 import { plannedOf } from "../pipeline/items.ts"
-import type { EvalReport, StepReport } from "../Report.ts"
+import type { EvalReport, SourceReport, StepReport } from "../Report.ts"
 import { explain, type Reason } from "../Rollout.ts"
 import type { TrainReport } from "../Trainer/Trainer.ts"
 import { isCe, isRefKl, isRl, type TrainingSample } from "../TrainingSample.ts"
@@ -141,11 +141,50 @@ export const idle = (items: ReadonlyArray<Item>, packed: PackedBatch, maxSequenc
 const groupSizes = (items: ReadonlyArray<Item>) =>
   Array.from(new Set(items.map((item) => plannedOf(item).group.size))).join(", ")
 
+/** A source, as a step's report needs it. @category model */
+export interface Source {
+  readonly name: string
+  /** the model that its rollouts come from, where that is not the policy */
+  readonly model?: { readonly name: string } | undefined
+}
+
+/**
+ * What a frozen model sampled can only be imitated: its log-probabilities are not the policy's, so that no ratio to them
+ * means anything. The first source whose credit says otherwise, in words.
+ *
+ * @category getters
+ */
+export const misused = (items: ReadonlyArray<Item>, sources: ReadonlyArray<Source>): string | undefined => {
+  for (const { model, name } of sources) {
+    if (model === undefined) continue
+    const sample = samples(items).find(
+      (one) => one.source === name && one.mask.some((_, i) => i > 0 && (isRl(one, i) || isRefKl(one, i)))
+    )
+    if (sample !== undefined) {
+      return `source "${name}" samples from the frozen model ${model.name}, and its algorithm trains rollout ${sample.rollout} by rl or refKl, which need the policy's own samples; use an algorithm whose loss is ce, such as sft, or sample from the policy`
+    }
+  }
+  return undefined
+}
+
+const outcome = (items: ReadonlyArray<Item>): Omit<SourceReport, "name"> => {
+  const compiled = items.filter(isCompiled)
+  return {
+    reward: compiled.length === 0 ? Number.NaN : mean(compiled.map(({ rollout }) => rollout.reward)),
+    rollouts: compiled.length,
+    samples: samples(items).length,
+    zeroSignal: compiled.filter((item) => !item.signal).length,
+    absent: absent(items),
+    metrics: { ...meanMetrics(compiled), ...counts(compiled) }
+  }
+}
+
 /** @category constructors */
 export const report = (of: {
   readonly step: number
   readonly steps: number
   readonly items: ReadonlyArray<Item>
+  readonly sources: ReadonlyArray<Source>
   readonly packed: PackedBatch
   /** undefined when there was nothing to train */
   readonly trained: TrainReport | undefined
@@ -155,11 +194,15 @@ export const report = (of: {
   readonly evaluations: ReadonlyArray<EvalReport>
 }): StepReport => {
   const { packed, seconds, step, steps, trained } = of
-  const compiled = of.items.filter(isCompiled)
-  const shipped = samples(of.items)
-  const ages = shipped.map((sample) => step - 1 - sample.policyVersion)
-  const reward = mean(compiled.map(({ rollout }) => rollout.reward))
+  // A model that never changes is never stale.
+  const frozen = new Set(of.sources.flatMap(({ model, name }) => (model === undefined ? [] : [name])))
+  const ages = samples(of.items).flatMap(({ policyVersion, source }) =>
+    frozen.has(source) ? [] : [step - 1 - policyVersion]
+  )
+  const whole = outcome(of.items)
+  const reward = whole.rollouts === 0 ? 0 : whole.reward
   return {
+    ...whole,
     step,
     steps,
     reward,
@@ -167,17 +210,16 @@ export const report = (of: {
     ...(trained === undefined ? unmeasured : measured(trained)),
     trainableShare: packed.tokens === 0 ? 0 : memberTokens(packed) / packed.tokens,
     staleness: { mean: mean(ages), max: ages.reduce((oldest, age) => Math.max(oldest, age), 0) },
-    rollouts: compiled.length,
-    samples: shipped.length,
     tokens: packed.tokens,
     truncated: packed.truncated,
     dropped: packed.dropped,
-    zeroSignal: compiled.filter((item) => !item.signal).length,
-    absent: absent(of.items),
     firstAbsences: firstAbsences(of.items),
-    metrics: { ...meanMetrics(compiled), ...counts(compiled) },
     tokensPerSecond: seconds > 0 ? packed.tokens / seconds : 0,
     seconds,
-    evaluations: of.evaluations
+    evaluations: of.evaluations,
+    sources: of.sources.map(({ name }) => ({
+      name,
+      ...outcome(of.items.filter((item) => plannedOf(item).source === name))
+    }))
   }
 }

@@ -7,7 +7,8 @@ import * as TrainingSample from "../TrainingSample.ts"
 import { failed } from "./internal/failure.ts"
 import type { Compiled } from "./items.ts"
 
-const compile = (scored: Scored): Compiled | Absent =>
+/** One rollout of them. @category stages */
+export const compile = (scored: Scored): Compiled | Absent =>
   Either.match(TrainingSample.make(scored), {
     onLeft: (error) => failed(scored.rollout, error),
     onRight: (branches) => {

@@ -28,6 +28,7 @@ export interface RunDirectory {
   readonly config: string
   readonly metrics: string
   readonly rollouts: string
+  readonly credits: string
   readonly checkpoints: string
   readonly summary: string
   /** step of the checkpoint to go on from; undefined begins at the start */
@@ -39,6 +40,7 @@ const at = (path: Path.Path, directory: string, resumedFrom: number | undefined)
   config: path.join(directory, "config.toml"),
   metrics: path.join(directory, "metrics.jsonl"),
   rollouts: path.join(directory, "rollouts"),
+  credits: path.join(directory, "credits"),
   checkpoints: path.join(directory, "checkpoints"),
   summary: path.join(directory, "summary.json"),
   resumedFrom

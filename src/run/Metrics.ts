@@ -1,9 +1,20 @@
 /** One row of `metrics.jsonl` per step. Columns under `time/` and `perf/` are the clock's; all others repeat bit for bit.
  * What is not finite or was not measured is null in the file. */
-import type { SftReport, StepReport } from "../Report.ts"
+import type { SftReport, SourceReport, StepReport } from "../Report.ts"
 
 const under = (prefix: string, values: Readonly<Record<string, number>>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}/${name}`, value]))
+
+/** A source's columns; a run of one source has none of its own, since the step's say it all. */
+const ofSource = ({ absent, metrics, name, reward, rollouts, samples, zeroSignal }: SourceReport) =>
+  under(`source/${name}`, {
+    reward,
+    rollouts,
+    samples,
+    zero_signal: zeroSignal,
+    ...under("absent", absent),
+    ...under("metrics", metrics)
+  })
 
 /** @category conversions */
 export const row = (report: StepReport): Readonly<Record<string, number>> => ({
@@ -30,6 +41,7 @@ export const row = (report: StepReport): Readonly<Record<string, number>> => ({
   "batch/zero_signal": report.zeroSignal,
   ...under("absent", report.absent),
   ...under("metrics", report.metrics),
+  ...(report.sources.length > 1 ? Object.assign({}, ...report.sources.map(ofSource)) : {}),
   ...Object.fromEntries(report.evaluations.map(({ name, reward }) => [`eval/${name}/reward`, reward.mean])),
   "time/step": report.seconds,
   "perf/tokens_per_second": report.tokensPerSecond

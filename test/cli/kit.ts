@@ -38,6 +38,7 @@ export const stepReport = (step: number, change: Partial<StepReport> = {}): Step
   seconds: 1.25,
   optimizerApplied: true,
   evaluations: [],
+  sources: [],
   ...change
 })
 

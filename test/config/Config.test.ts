@@ -424,6 +424,12 @@ describe("canonical text", () => {
       lr: number,
       norm: FastCheck.constantFrom(0.5, 1, Number.POSITIVE_INFINITY),
       group: FastCheck.constantFrom(2, 4, 8),
+      model: FastCheck.record({
+        name: FastCheck.constantFrom("teacher", "org/model"),
+        base_url: FastCheck.constantFrom(["http://a:1/v1"] as const, ["http://a:1/v1", "https://b/v1"] as const),
+        timeout_ms: FastCheck.integer({ min: 1 }),
+        max_retries: FastCheck.integer({ min: 0 })
+      }),
       topP: FastCheck.double({ min: 0.01, max: 1, noNaN: true }),
       scheduler: FastCheck.constantFrom("constant", "linear", "cosine"),
       option: FastCheck.dictionary(word, FastCheck.oneof(word, number, FastCheck.boolean(), FastCheck.array(word)))
@@ -434,7 +440,7 @@ describe("canonical text", () => {
   it.effect.prop(
     "reads back as an equal configuration",
     [sets],
-    ([{ seed, lr, norm, group, topP, scheduler, option }]) =>
+    ([{ seed, lr, model, norm, group, topP, scheduler, option }]) =>
       Effect.gen(function* () {
         const config = yield* load({ "/a/rl.toml": minimal }, [`trainer.scheduler.type=${scheduler}`])
         const source = config.orchestrator.train.source[0]!
@@ -453,9 +459,9 @@ describe("canonical text", () => {
               source: [
                 {
                   ...source,
-                  sampling: { temperature: 1, ...(topP === undefined ? {} : { topP }) },
+                  sampling: { source: model ?? "policy", temperature: 1, ...(topP === undefined ? {} : { topP }) },
                   env: { ...option, id: "reverse-text" },
-                  algo: { ...option, type: "rae" }
+                  algo: { ...option, type: "rae", ...(model === undefined ? {} : { teacher: model }) }
                 }
               ]
             }

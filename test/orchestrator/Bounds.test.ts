@@ -149,7 +149,8 @@ describe("order", () => {
           Effect.repeatN(Effect.yieldNow(), 3).pipe(
             Effect.zipRight(Effect.sync(() => log.push(`written ${plannedOf(ended).id}`)))
           ),
-        seal: () => Effect.void
+        seal: () => Effect.void,
+        sealed: () => Effect.succeedNone
       })
       const watching = Algorithm.define({
         type: "watching",

@@ -1,33 +1,21 @@
-import * as Either from "effect/Either"
 import { describe, expect, it } from "vitest"
 import * as Credit from "../../src/Credit.ts"
 import * as MicroBatch from "../../src/MicroBatch.ts"
 import type { Item } from "../../src/orchestrator/Dispatcher.ts"
 import * as StepSummary from "../../src/orchestrator/StepSummary.ts"
-import type { Compiled } from "../../src/Pipeline.ts"
+import { compile } from "../../src/pipeline/samples.ts"
 import { absent, type Rollout } from "../../src/Rollout.ts"
-import * as TrainingSample from "../../src/TrainingSample.ts"
 import { conversation, node, rollout } from "../../src/testing/index.ts"
 
-const compiled = (one: Rollout, advantage: number): Compiled => {
-  const credit = Credit.uniform(advantage)
-  const samples = Either.getOrThrow(TrainingSample.make({ rollout: one, credit }))
-  const signal = samples.some(TrainingSample.hasSignal)
-  return {
-    _tag: "Compiled",
-    rollout: one,
-    credit,
-    samples: signal ? samples : [],
-    signal,
-    tokens: 4,
-    withoutSignal: signal ? 0 : 1
-  } as unknown as Compiled
-}
-const of = (items: ReadonlyArray<Item>, step = 9) =>
+const compiled = (one: Rollout, advantage: number): Item =>
+  compile({ _tag: "Scored", rollout: one, credit: Credit.uniform(advantage) })
+
+const of = (items: ReadonlyArray<Item>, step = 9, sources: ReadonlyArray<StepSummary.Source> = [{ name: "mock" }]) =>
   StepSummary.report({
     step,
     steps: 20,
     items,
+    sources,
     packed: MicroBatch.pack(StepSummary.samples(items), { maxSequenceLength: 64 }),
     trained: undefined,
     seconds: 2,
@@ -71,5 +59,40 @@ describe("a step's report", () => {
     expect(of(items).absent).toEqual({ "Failed/tools": 3 })
     expect(StepSummary.failing(items, 0.5)).toMatch(/3 of 4 rollouts of "mock" failed.*tools: c died/)
     expect(StepSummary.failing(items, 0.75)).toBeUndefined()
+  })
+
+  it("says of each source what it says of all, and NaN where no rollout of it counts", () => {
+    const items = [
+      compiled(rollout({ id: "a", source: "math", reward: 1, metrics: { words: 4 } }), 1),
+      compiled(rollout({ id: "b", source: "math", reward: 0, metrics: { words: 2 } }), 0),
+      compiled(rollout({ id: "c", source: "search", reward: 1 }), -1),
+      absent(rollout({ id: "d", source: "code" }), { _tag: "Cancelled", why: "stale" })
+    ]
+    const { reward, rollouts, sources } = of(items, 9, [{ name: "math" }, { name: "search" }, { name: "code" }])
+    expect({ reward, rollouts }).toEqual({ reward: 2 / 3, rollouts: 3 })
+    const none = { absent: {}, metrics: {}, samples: 1, zeroSignal: 0 }
+    expect(sources).toEqual([
+      { ...none, name: "math", reward: 0.5, rollouts: 2, zeroSignal: 1, metrics: { words: 3 } },
+      { ...none, name: "search", reward: 1, rollouts: 1 },
+      { ...none, name: "code", reward: Number.NaN, rollouts: 0, samples: 0, absent: { Cancelled: 1 } }
+    ])
+  })
+
+  it("what a frozen model sampled is never stale, and may be imitated but not compared with the policy", () => {
+    const imitated = (id: string) =>
+      compile({
+        _tag: "Scored",
+        rollout: rollout({ id, source: "expert", policyVersion: 0 }),
+        credit: Credit.actions("ce")
+      })
+    const sources = [{ name: "math" }, { name: "expert", model: { name: "teacher" } }]
+    const items = [compiled(rollout({ id: "a", source: "math", policyVersion: 8 }), 1), imitated("b"), imitated("c")]
+    expect(of(items, 9, sources).staleness).toEqual({ mean: 0, max: 0 })
+    expect(StepSummary.misused(items, sources)).toBeUndefined()
+    const compared = compiled(rollout({ id: "d", source: "expert" }), 1)
+    expect(StepSummary.misused([...items, compared], sources)).toMatch(
+      /source "expert" samples from the frozen model teacher.*rollout d by rl or refKl/
+    )
+    expect(StepSummary.misused([...items, compared], [{ name: "math" }, { name: "expert" }])).toBeUndefined()
   })
 })
