@@ -7,6 +7,7 @@ import type { Finding, SftConfig, TrainConfig, TrainDraft } from "../src/Config.
 import type { AlgorithmConfig, Facts } from "../src/Registry.ts"
 import type { EvalReport, SftReport, StepReport } from "../src/Report.ts"
 import type { Ended } from "../src/Rollout.ts"
+import type { Plan as SourcePlan } from "../src/run/Sources.ts"
 import type { Listening, Options as ServeOptions } from "../src/server/Serve.ts"
 import type { Explanation } from "../src/testing/Explanation.ts"
 
@@ -53,6 +54,8 @@ export interface RunsService {
   readonly explain: (request: Explaining) => Effect.Effect<Explained, RunFailure>
   /** What only the parts that a configuration names can say of it: an algorithm, a loss, an environment. */
   readonly check: (config: TrainDraft) => Effect.Effect<ReadonlyArray<Finding>>
+  /** Each training source in the words of a plan; starts and connects nothing. */
+  readonly plan: (config: TrainDraft) => Effect.Effect<ReadonlyArray<SourcePlan>, RunFailure>
   readonly train: (
     config: TrainConfig,
     options: { readonly resume: boolean }

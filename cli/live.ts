@@ -50,6 +50,11 @@ export const layer = Layer.effect(
           ({ explaining }) => Effect.provide(Effect.mapError(explaining(request), failure), context)
         ),
       check: (config) => Effect.flatMap(run, ({ check }) => check(config)),
+      plan: (config) =>
+        Effect.mapError(
+          Effect.flatMap(run, ({ plan }) => plan(config)),
+          failure
+        ),
       train: (config, options) => opened(Effect.flatMap(run, ({ train }) => train(config, options))),
       sft: (config) => opened(Effect.flatMap(run, ({ sft }) => sft(config))),
       serve: (options) =>

@@ -32,7 +32,8 @@ export const command = Command.make("plan", { files, set }, ({ files, set }) =>
     const { name } = plan.config.model
     const isThere = name === undefined || (yield* Effect.orElseSucceed(fs.exists(`${name}/config.json`), () => false))
     if (!isThere) notes.push(`model.name: there is no model directory ${name}`)
-    yield* write(text(plan, notes))
+    const sources = plan._tag === "Train" ? yield* runs.plan(plan.config) : []
+    yield* write(text(plan, sources, notes))
     yield* written
   })
 ).pipe(Command.withDescription("Prints the resolved configuration and what follows from it; starts nothing."))

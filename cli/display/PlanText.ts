@@ -3,6 +3,7 @@
  * file again.
  */
 import * as Config from "../../src/Config.ts"
+import type { Plan as SourcePlan } from "../../src/run/Sources.ts"
 import { learningRate } from "../../src/Trainer/Schedule.ts"
 
 /** A derived quantity, its value and how it comes about. @category model */
@@ -49,23 +50,26 @@ const staleness = ({ maxSteps }: Config.OrchestratorConfig["offPolicy"]): Derive
 const groups = ({ batchSize, train }: Config.OrchestratorConfig, maxSteps: number): ReadonlyArray<Derived> => {
   const sizes = new Set(train.source.map(({ groupSize }) => groupSize))
   const [size] = sizes
-  if (sizes.size === 1 && size !== undefined) {
-    const perStep = batchSize / size
-    return [
-      derived("groups per step", perStep, `${batchSize} rollouts / ${size} in a group`),
-      derived("groups in all", perStep * maxSteps, `${perStep} × ${maxSteps} steps`)
-    ]
-  }
+  const whole =
+    sizes.size === 1 && size !== undefined
+      ? [
+          derived("groups per step", batchSize / size, `${batchSize} rollouts / ${size} in a group`),
+          derived("groups in all", (batchSize / size) * maxSteps, `${batchSize / size} × ${maxSteps} steps`)
+        ]
+      : []
+  if (train.source.length === 1) return whole
+  // Each group is of one source, drawn by ratio.
   const ratios = train.source.reduce((sum, { ratio }) => sum + ratio, 0)
-  return train.source.map(({ name, ratio, groupSize }) => {
-    const rollouts = (batchSize * ratio) / ratios
-    const share = `about ${rollouts.toFixed(1)} rollouts per step`
+  const mean = train.source.reduce((sum, { groupSize, ratio }) => sum + (ratio / ratios) * groupSize, 0)
+  const ofEach = train.source.map(({ groupSize, name, ratio }) => {
+    const each = (batchSize / mean) * (ratio / ratios)
     return derived(
       `groups of ${name}`,
-      `about ${(rollouts / groupSize).toFixed(1)}`,
-      `${share} / ${groupSize} in a group`
+      `about ${each.toFixed(1)}`,
+      `about ${(each * groupSize).toFixed(1)} rollouts per step, ${groupSize} in a group`
     )
   })
+  return [...whole, ...ofEach]
 }
 
 const evaluations = (sources: Config.EvalConfig["source"]): ReadonlyArray<Derived> =>
@@ -78,15 +82,23 @@ export const ofTrain = (config: Config.TrainDraft): ReadonlyArray<Derived> => {
   const { maxSteps, orchestrator, trainer } = config
   const { batchSize, seqLen } = orchestrator
   const together = Math.floor(trainer.model.seqLen / seqLen)
-  const tokens = batchSize * seqLen
+  const sizes = new Set(orchestrator.train.source.map(({ groupSize }) => groupSize))
+  // Where sizes differ, the group that fills a step may be larger than what was missing.
+  const most = sizes.size > 1 ? batchSize - 1 + Math.max(...sizes) : batchSize
   return [
-    derived("rollouts per step", batchSize),
+    sizes.size > 1
+      ? derived("rollouts per step", `${batchSize} to ${most}`, "a step ends with the whole group that fills it")
+      : derived("rollouts per step", batchSize),
     ...groups(orchestrator, maxSteps),
-    derived("rollouts in all", batchSize * maxSteps, `${batchSize} × ${maxSteps} steps`),
-    derived("tokens per step", `at most ${tokens}`, `${batchSize} rollouts × ${seqLen} tokens`),
+    derived(
+      "rollouts in all",
+      sizes.size > 1 ? `at least ${batchSize * maxSteps}` : batchSize * maxSteps,
+      `${batchSize} × ${maxSteps} steps`
+    ),
+    derived("tokens per step", `at most ${most * seqLen}`, `${most} rollouts × ${seqLen} tokens`),
     derived(
       "micro-batches per step",
-      `at most ${Math.ceil(batchSize / together)}`,
+      `at most ${Math.ceil(most / together)}`,
       `${together} of the longest rollouts in ${trainer.model.seqLen} tokens, more of shorter ones`
     ),
     staleness(orchestrator.offPolicy),
@@ -122,8 +134,30 @@ const table = (rows: ReadonlyArray<Derived>): ReadonlyArray<string> => {
   )
 }
 
+const waits = (dependsOn: string, groupSize: number | undefined): string =>
+  dependsOn === "self"
+    ? "waits for no other rollout"
+    : dependsOn === "group"
+      ? `waits for its group of ${groupSize}`
+      : `waits for its set (${dependsOn})`
+
+/** What each source's rollouts become, and the models of others that take part. */
+const ofSources = (config: Config.TrainDraft, sources: ReadonlyArray<SourcePlan>): ReadonlyArray<Derived> =>
+  sources.flatMap(({ actionLoss, algorithm, dependsOn, models, name }, index) => {
+    const size = config.orchestrator.train.source[index]?.groupSize
+    const loss = { rl: "rl", ce: "ce", refKl: "ref_kl" }[actionLoss]
+    return [
+      derived(name, algorithm, `${loss} on actions; ${waits(dependsOn, size)}`),
+      ...models.map((model) => derived("", model.role, `${model.name} at ${model.urls.join(", ")}`))
+    ]
+  })
+
 /** `notes`: what a run would still need here. @category rendering */
-export const text = (plan: Config.AnyConfig, notes: ReadonlyArray<string>): string => {
+export const text = (
+  plan: Config.AnyConfig,
+  sources: ReadonlyArray<SourcePlan>,
+  notes: ReadonlyArray<string>
+): string => {
   const train = plan._tag === "Train"
   const toml = train ? Config.trainToml(plan.config) : Config.sftToml(plan.config)
   const rows = train ? ofTrain(plan.config) : ofSft(plan.config)
@@ -131,5 +165,8 @@ export const text = (plan: Config.AnyConfig, notes: ReadonlyArray<string>): stri
   const needed = [...(unnamed ? ["model.name is not set: give the directory of a policy"] : []), ...notes]
   const comments = needed.flatMap((note) => note.split("\n")).map((line) => `#   ${line}`)
   const wanting = needed.length === 0 ? [] : ["#", "# what a run would still need", ...comments]
-  return [toml, "# what follows from it", ...table(rows), ...wanting, "#", "# nothing was started", ""].join("\n")
+  const parts = train ? ofSources(plan.config, sources) : []
+  const trained = parts.length === 0 ? [] : ["#", "# what is trained on", ...table(parts)]
+  const all = [toml, "# what follows from it", ...table(rows), ...trained, ...wanting, "#", "# nothing was started", ""]
+  return all.join("\n")
 }

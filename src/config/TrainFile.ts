@@ -23,7 +23,7 @@ import * as Sections from "./Sections.ts"
 const Source = section({
   name: optional(text, "Name of the source in metrics and files. Left out, the last part of its environment's id."),
   env: required(Sections.Environment, 'The environment: env = { id = "…" } with its own options beside the id.'),
-  ratio: defaulted(ratio, 1, "Share of this source in the rollouts, relative to the other sources."),
+  ratio: defaulted(ratio, 1, "Share of this source in the groups that are planned, relative to the other sources."),
   groupSize: optional(many, "Rollouts per example. Left out, orchestrator.group_size."),
   sampling: optional(Sections.SourceSampling, "What differs from [orchestrator.train.sampling]."),
   algo: optional(Sections.Algorithm, "The algorithm of this source. Left out, [orchestrator.algo].")

@@ -110,17 +110,31 @@ export const create = (options: { readonly outputDir: string; readonly name: str
     return run
   }).pipe(Effect.mapError(told(options.outputDir)))
 
-/** Lines that differ, those of keys that a resumed run may change left out. */
+/** What a resumed run may change: its length, its place, and how the models of others are reached. */
+const free = (table: string, line: string): boolean =>
+  table.startsWith("[ckpt") ||
+  /^(max_steps|output_dir) =/.test(line) ||
+  (/\.(algo|sampling)\./.test(table) && /^(base_url|api_key_var|timeout_ms|max_retries) =/.test(line))
+
+/** Every line with the table that it stands in; the second item of a list says that it is. */
+const inTables = (text: string): ReadonlyArray<string> => {
+  const items = new Map<string, number>()
+  let table = ""
+  let place = ""
+  return text.split("\n").flatMap((line) => {
+    if (line.startsWith("[[")) {
+      const item = (items.get(line) ?? 0) + 1
+      items.set(line, item)
+      place = item === 1 ? "" : ` (${item})`
+    } else if (line.startsWith("[") && !line.startsWith("[orchestrator.train.source.")) place = ""
+    if (line.startsWith("[")) table = `${line}${place}`
+    return line.trim() === "" || free(table, line) ? [] : [line.startsWith("[") ? table : `${table} ${line}`.trim()]
+  })
+}
+
+/** Lines that differ. */
 const differences = (before: string, now: string): ReadonlyArray<string> => {
-  const lines = (text: string) => {
-    let section = ""
-    return text.split("\n").flatMap((line) => {
-      if (line.startsWith("[")) section = line
-      const free = section.startsWith("[ckpt") || /^(max_steps|output_dir) =/.test(line)
-      return line.trim() === "" || free ? [] : [`${section} ${line}`.trim()]
-    })
-  }
-  const [old, fresh] = [new Set(lines(before)), new Set(lines(now))]
+  const [old, fresh] = [new Set(inTables(before)), new Set(inTables(now))]
   return [
     ...Array.from(old).flatMap((line) => (fresh.has(line) ? [] : [`- ${line}`])),
     ...Array.from(fresh).flatMap((line) => (old.has(line) ? [] : [`+ ${line}`]))
@@ -141,7 +155,7 @@ const hasBegun = (directory: string) =>
 /**
  * The newest directory of `name` whose run has begun, at its newest checkpoint, held for as long as the scope is open.
  * Nothing in it is changed. Fails when there is none, when another process holds it, and when the configuration has
- * changed in more than its length, its checkpoints or its place.
+ * changed in more than its length, its checkpoints, its place or how the models of others are reached.
  *
  * @category constructors
  */

@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
-import { Algorithm } from "../Algorithm.ts"
+import { type ActionLoss, Algorithm } from "../Algorithm.ts"
 import type * as Config from "../Config.ts"
 import * as Endpoints from "../Endpoints.ts"
 import { start as startAlgorithm } from "../pipeline/sources.ts"
@@ -114,7 +114,7 @@ export interface Plan {
   readonly algorithm: string
   /** the dependent sets that credit waits for */
   readonly dependsOn: string
-  readonly actionLoss: string
+  readonly actionLoss: ActionLoss
   readonly models: ReadonlyArray<Named>
 }
 

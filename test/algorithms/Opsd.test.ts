@@ -191,7 +191,8 @@ describe("Opsd", () => {
             )
             return Effect.void
           },
-          seal: () => Effect.void
+          seal: () => Effect.void,
+          sealed: () => Effect.succeedNone
         })
         const reports = yield* Testing.collect(
           Orchestrator.steps({

@@ -46,6 +46,7 @@ export const runs: RunsService = {
   algorithms: Effect.succeed(registry.builtIn),
   explain: (request) => Effect.provide(explaining(request), NodeContext.layer),
   check: () => Effect.succeed([]),
+  plan: () => Effect.succeed([]),
   train: () =>
     Effect.succeed({
       directory: "/runs/one",

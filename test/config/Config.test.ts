@@ -144,7 +144,7 @@ base_url = ["http://localhost:8001/v1"]
       const text = Config.trainToml(yield* load({ "rl.toml": blog }))
       expect(text).toContain('[[orchestrator.train.source]]\nname = "math-env"\nenv = { id = "math-env" }')
       expect(text).toContain(
-        'algo = { type = "opd", teacher = { name = "CodingExpertModel", base_url = ["http://localhost:8001/v1"] } }'
+        '[orchestrator.train.source.algo]\ntype = "opd"\n\n[orchestrator.train.source.algo.teacher]\nname = "CodingExpertModel"'
       )
       expect(text).not.toContain("train.env")
     })
@@ -155,6 +155,57 @@ base_url = ["http://localhost:8001/v1"]
       const both = yield* problems(`${blog}[[orchestrator.train.source]]\nid = "a"\nenv = { id = "b" }\n`)
       expect(both.some((line) => line.includes('"env" and "source" are two spellings'))).toBe(true)
       expect(both.some((line) => line.includes('"id" and "env" both name the environment'))).toBe(true)
+    })
+  )
+
+  it.effect("a source names who samples it: the policy, or a frozen model of its own or of all sources", () =>
+    Effect.gen(function* () {
+      const text = `${minimal}sampling = { source = "policy" }
+[[orchestrator.train.source]]
+env = { id = "other" }
+[[orchestrator.train.source]]
+env = { id = "third" }
+sampling = { source = { name = "big", base_url = ["http://a/v1", "http://b/v1"], api_key_var = "KEY", max_retries = 0 } }
+[orchestrator.train.sampling.source]
+name = "small"
+base_url = "http://localhost:1/v1"
+`
+      const { orchestrator } = yield* load({ "rl.toml": text })
+      const waits = { timeout_ms: 600_000, max_retries: 5 }
+      expect(orchestrator.train.source.map(({ sampling }) => sampling.source)).toEqual([
+        "policy",
+        { ...waits, name: "small", base_url: ["http://localhost:1/v1"] },
+        { ...waits, name: "big", base_url: ["http://a/v1", "http://b/v1"], api_key_var: "KEY", max_retries: 0 }
+      ])
+      expect(orchestrator.eval.source.every(({ sampling }) => !("source" in sampling))).toBe(true)
+    })
+  )
+
+  it.effect("what is wrong with a frozen model is told at its key", () =>
+    Effect.gen(function* () {
+      const sampling = (source: string) => `${minimal}sampling = { source = ${source} }\n`
+      const at = "orchestrator.train.source[0].sampling.source"
+      expect(yield* problems(sampling('"polcy"'))).toEqual([
+        `rl.toml:6  ${at}: found "polcy", allowed is "policy" or a table, written [orchestrator.train.source.sampling.source] or { … }; did you mean "policy"?`
+      ])
+      expect(yield* problems(sampling('{ name = "t", base_urls = "http://a/v1" }'))).toEqual([
+        `rl.toml:6  ${at}.base_urls: unknown key; did you mean "base_url"?`,
+        `rl.toml:6  ${at}.base_url: missing. OpenAI-compatible roots, usually ending in /v1; requests are spread over all of them.`
+      ])
+      expect(yield* problems(sampling('{ name = "t", base_url = ["a:1"], timeout_ms = 0 }'))).toEqual([
+        `rl.toml:6  ${at}.base_url[0]: found "a:1", allowed is a URL such as http://localhost:8000/v1, or a list of them`,
+        `rl.toml:6  ${at}.timeout_ms: found 0, allowed is a whole number above 0`
+      ])
+    })
+  )
+
+  it.effect("where group sizes differ, a step need not be a multiple of each, but holds one of each", () =>
+    Effect.gen(function* () {
+      const text = `${minimal}[[orchestrator.train.source]]\nenv = { id = "alone" }\ngroup_size = 3\n`
+      expect(yield* problems(`${text}[orchestrator]\nmax_inflight = 16\nbatch_size = 5\n`)).toEqual([
+        "rl.toml:11  orchestrator.batch_size: batch_size 5 is less than one group of group_size 8"
+      ])
+      expect((yield* load({ "rl.toml": `${text}[orchestrator]\nbatch_size = 10\n` })).orchestrator.batchSize).toBe(10)
     })
   )
 

@@ -119,6 +119,19 @@ describe("run directory", () => {
       expect(changed).toContain("+ [trainer.optim] lr = 2e-3")
     }))
 
+  test("teachers may move, but not change places", (outputDir) =>
+    Effect.gen(function* () {
+      const teacher = (name: string, port: number) =>
+        `[[orchestrator.train.source]]\nname = "${name}"\n\n[orchestrator.train.source.algo.teacher]\nname = "${name}"\nbase_url = ["http://a:${port}/v1"]\n`
+      const [first, second] = [teacher("math", 1), teacher("code", 2)]
+      yield* create({ outputDir, name: "run", config: `${first}\n${second}` })
+      const with_ = (text: string) => Effect.exit(resume({ outputDir, name: "run", config: text }))
+      expect(Exit.isSuccess(yield* with_(`${first.replace("a:1", "b:7")}\n${second}`))).toBe(true)
+      expect(reason(yield* with_(`${second}\n${first}`))).toContain(
+        '- [orchestrator.train.source.algo.teacher] (2) name = "code"'
+      )
+    }))
+
   test("nothing to resume says so", (outputDir) =>
     Effect.gen(function* () {
       const exit = yield* Effect.exit(resume({ outputDir, name: "run", config }))
