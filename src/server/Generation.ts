@@ -47,17 +47,17 @@ export const choice = (
         })
       )
 
-/**
- * Log-probability of each token after those before it, at temperature 1, as vLLM scores prompts; the first has none.
- *
- * @category running
- */
-export const score = (engine: Engine, tokenIds: Int32Array): Effect.Effect<Float32Array, ApiError, Gate> =>
+/** Log-probability of each token after those before it; the first has none. @category running */
+export const score = (
+  engine: Engine,
+  tokenIds: Int32Array,
+  temperature: number
+): Effect.Effect<Float32Array, ApiError, Gate> =>
   Effect.scoped(
     Effect.gen(function* () {
       const gate = yield* Gate
       yield* gate.place
-      const temperatures = new Float32Array(tokenIds.length).fill(1)
+      const temperatures = new Float32Array(tokenIds.length).fill(temperature)
       const { logprobs } = yield* Effect.mapError(
         engine.score(tokenIds, Int32Array.of(tokenIds.length), temperatures),
         failed

@@ -12,24 +12,32 @@ layer(NodeContext.layer)("POST /inference/v1/generate", (it) => {
       const { call } = yield* serve()
       const engine = yield* Engine.open(policy, { threads: 1, trainable: false })
       const token_ids = [260, 257, 10, ...ids("ab"), 261]
-      const { logprobs } = yield* engine.score(
-        Int32Array.from(token_ids),
-        Int32Array.of(token_ids.length),
-        new Float32Array(token_ids.length).fill(1)
-      )
-      const { body } = yield* call(path, {
-        model: "policy",
-        token_ids,
-        sampling_params: { max_tokens: 1, temperature: 1, top_p: 1, prompt_logprobs: 1 }
-      })
-      expect(body.prompt_logprobs).toHaveLength(token_ids.length)
-      expect(body.prompt_logprobs[0]).toBeNull()
-      for (let at = 1; at < token_ids.length; at++) {
-        const entry = body.prompt_logprobs[at]
-        expect(Object.keys(entry)).toEqual([String(token_ids[at])])
-        expect(entry[token_ids[at]!].logprob).toBe(logprobs[at])
+      for (const temperature of [1, 0.6]) {
+        const { logprobs } = yield* engine.score(
+          Int32Array.from(token_ids),
+          Int32Array.of(token_ids.length),
+          new Float32Array(token_ids.length).fill(temperature)
+        )
+        const { body } = yield* call(path, {
+          model: "policy",
+          token_ids,
+          sampling_params: {
+            max_tokens: 1,
+            temperature: 1,
+            top_p: 1,
+            prompt_logprobs: 1,
+            ...(temperature === 1 ? {} : { prompt_logprobs_temperature: temperature })
+          }
+        })
+        expect(body.prompt_logprobs).toHaveLength(token_ids.length)
+        expect(body.prompt_logprobs[0]).toBeNull()
+        for (let at = 1; at < token_ids.length; at++) {
+          const entry = body.prompt_logprobs[at]
+          expect(Object.keys(entry)).toEqual([String(token_ids[at])])
+          expect(entry[token_ids[at]!].logprob).toBe(logprobs[at])
+        }
+        expect(body.usage).toEqual({ prompt_tokens: 6, completion_tokens: 1, total_tokens: 7 })
       }
-      expect(body.usage).toEqual({ prompt_tokens: 6, completion_tokens: 1, total_tokens: 7 })
     })
   )
 

@@ -79,7 +79,9 @@ type Prepared = Effect.Effect.Success<ReturnType<typeof prepare>>
 const whole = (body: ChatRequest, prepared: Prepared) =>
   Effect.gen(function* () {
     const { choices, head, model, promptFields, promptIds, tokenFields } = prepared
-    const score = body.prompt_logprobs == null ? undefined : yield* Generation.score(model.engine, promptIds)
+    const temperature = body.prompt_logprobs_temperature ?? 1
+    const isScored = body.prompt_logprobs != null
+    const score = isScored ? yield* Generation.score(model.engine, promptIds, temperature) : undefined
     const all = yield* Effect.forEach(choices, Parts.gather, { concurrency: "unbounded" })
     return HttpServerResponse.unsafeJson({
       ...head,

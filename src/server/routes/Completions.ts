@@ -51,7 +51,7 @@ const prepare = (body: CompletionRequest) =>
     const scored = body.prompt_logprobs != null || (body.echo === true && body.logprobs != null)
     const scores = yield* Effect.forEach(
       prompts,
-      (ids) => (scored ? Generation.score(model.engine, ids) : Effect.void),
+      (ids) => (scored ? Generation.score(model.engine, ids, body.prompt_logprobs_temperature ?? 1) : Effect.void),
       {
         concurrency: "unbounded"
       }

@@ -71,8 +71,9 @@ type Prepared = Effect.Effect.Success<ReturnType<typeof prepare>>
 const whole = (body: GenerateRequest, prepared: Prepared) =>
   Effect.gen(function* () {
     const { choices, described, model, promptIds, requestId, tokenizer } = prepared
-    const isScored = body.sampling_params.prompt_logprobs != null
-    const score = isScored ? yield* Generation.score(model.engine, promptIds) : undefined
+    const { prompt_logprobs, prompt_logprobs_temperature: temperature } = body.sampling_params
+    const score =
+      prompt_logprobs == null ? undefined : yield* Generation.score(model.engine, promptIds, temperature ?? 1)
     const all = yield* Effect.forEach(choices, Parts.gather, { concurrency: "unbounded" })
     return HttpServerResponse.unsafeJson({
       request_id: requestId,

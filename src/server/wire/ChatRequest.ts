@@ -58,7 +58,7 @@ export const ChatRequest = Schema.Struct({
   max_completion_tokens: Fields.maybe(Field.count),
   logprobs: Fields.maybe(Fields.flag),
   top_logprobs: Fields.maybe(Fields.candidates),
-  prompt_logprobs: Fields.maybe(Fields.candidates),
+  ...Fields.scoring,
   return_token_ids: Fields.maybe(Fields.flag),
   return_tokens_as_token_ids: Fields.maybe(Fields.flag),
   tool_choice: Fields.maybe(

@@ -10,7 +10,7 @@ export const CompletionRequest = Schema.Struct({
   prompt: Schema.Unknown.annotations({ description: "text, token ids, or a list of one of them" }),
   max_tokens: Fields.maybe(Field.wholeNumber),
   logprobs: Fields.maybe(Fields.candidates),
-  prompt_logprobs: Fields.maybe(Fields.candidates),
+  ...Fields.scoring,
   echo: Fields.maybe(Fields.flag),
   ignore_eos: Fields.maybe(Fields.flag),
   return_token_ids: Fields.maybe(Fields.flag),

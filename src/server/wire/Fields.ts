@@ -98,6 +98,13 @@ export const candidates = Schema.Literal(0, 1).annotations({
   description: "0 or 1: the log-probability of the token itself is all that this server has"
 })
 
+/** How a prompt is scored. @category fields */
+export const scoring = {
+  prompt_logprobs: maybe(candidates),
+  /** of the prompt's distributions, of which `temperature` says nothing; 1 */
+  prompt_logprobs_temperature: maybe(Field.positive)
+}
+
 /** @category fields */
 export const streaming = {
   stream: maybe(flag),

@@ -12,7 +12,7 @@ export const GenerateRequest = Schema.Struct({
     /** as much as the sequence has room for, when left out */
     max_tokens: Fields.maybe(Field.wholeNumber),
     logprobs: Fields.maybe(Fields.candidates),
-    prompt_logprobs: Fields.maybe(Fields.candidates),
+    ...Fields.scoring,
     ignore_eos: Fields.maybe(Fields.flag),
     stop: Fields.onlyEmpty("text is not looked at here; use stop_token_ids"),
     output_kind: Fields.ignored
