@@ -4,9 +4,12 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as NodeContext from "@effect/platform-node/NodeContext"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import * as Config from "../../src/Config.ts"
 import * as ModuleLoader from "../../src/ModuleLoader.ts"
 import * as Registry from "../../src/Registry.ts"
+import * as Run from "../../src/Run.ts"
 import * as Testing from "../../src/testing/index.ts"
+import { files } from "../config/files.ts"
 // the package's own tests, as its author would run them
 import "../../examples/normalized-grpo/index.test.ts"
 
@@ -23,6 +26,21 @@ describe("docs/algorithms.md", () => {
     }
     assert.include(page, `\`\`\`ts\n${read("examples/short-observations.ts")}\`\`\``)
   })
+
+  it.effect("its configurations are what a run takes", () =>
+    Effect.gen(function* () {
+      const tables = Array.from(page.matchAll(/```toml\n(.*?)```/gs), ([, text]) => text!)
+      assert.lengthOf(tables, 4)
+      for (const text of tables) {
+        const source = text.includes("source]]") ? "" : '[[orchestrator.train.source]]\nenv = { id = "./math.ts" }\n'
+        const toml = `[model]\nname = "policy"\n${source}${text}`
+        const config = yield* Config.loadTrain(["rl.toml"], []).pipe(Effect.provide(files({ "rl.toml": toml })))
+        for (const { algo } of config.orchestrator.train.source) {
+          if (algo.type !== "normalized-grpo") yield* Run.registry.resolve(algo)
+        }
+      }
+    })
+  )
 
   it("has a section for every algorithm that a run knows, and no other", () => {
     const sections = Array.from(page.matchAll(/^## ([a-z_]+)$/gm), ([, name]) => name!)
