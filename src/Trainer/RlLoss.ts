@@ -69,7 +69,16 @@ export interface Defined<Fields extends Schema.Struct.Fields> extends Definition
 /** Declares a loss: a module's default export. Its configuration needs no services. @category constructors */
 export const define = <Fields extends Schema.Struct.Fields>(definition: Definition<Fields>): Defined<Fields> => {
   const config = definition.Config as unknown as Schema.Schema<Schema.Struct.Type<Fields>>
-  const decode = Schema.decodeUnknownEither(config, { onExcessProperty: "error", errors: "all" })
+  // A schema without fields lets every key pass, whatever it is told of those that it does not know.
+  const keyless = config.pipe(
+    Schema.filter((given) =>
+      Object.keys(given as object).map((key) => ({ path: [key], message: "is unexpected; it takes no keys" }))
+    )
+  )
+  const decode = Schema.decodeUnknownEither(Object.keys(definition.Config.fields).length === 0 ? keyless : config, {
+    onExcessProperty: "error",
+    errors: "all"
+  })
   return { ...definition, decode: (input) => Either.map(decode(input), (typed) => configure(definition, typed)) }
 }
 

@@ -215,6 +215,44 @@ base_url = "http://localhost:1/v1"
       expect(config.trainer.loss).toEqual({ type: "dppo", kl_tau: 0.1 })
     })
   )
+
+  it.effect("import_path names a loss relative to its file, alone or as custom, and kwargs are its own keys", () =>
+    Effect.gen(function* () {
+      const written = [
+        'type = "./mine.ts"\nclip = 0.3',
+        'import_path = "./mine.ts"\nkwargs = { clip = 0.3 }',
+        'type = "custom"\nimport_path = "./mine.ts"\n[trainer.loss.kwargs]\nclip = 0.3'
+      ]
+      for (const section of written) {
+        const config = yield* load({ "/a/rl.toml": `${minimal}[trainer.loss]\n${section}\n` })
+        expect(config.trainer.loss).toEqual({ type: "/a/mine.ts", clip: 0.3 })
+      }
+      const overlaid = yield* load(
+        {
+          "/a/rl.toml": `${minimal}[trainer.loss]\ntype = "cispo"\n`,
+          "/b/rl.toml": '[trainer.loss]\nimport_path = "../mine.ts"'
+        },
+        ["trainer.loss.kwargs.clip=0.4"]
+      )
+      expect(overlaid.trainer.loss).toEqual({ type: "/mine.ts", clip: 0.4 })
+      const packaged = yield* load({ "rl.toml": minimal }, [
+        "trainer.loss.type=custom",
+        "trainer.loss.import_path=my-losses"
+      ])
+      expect(packaged.trainer.loss).toEqual({ type: "my-losses" })
+    })
+  )
+
+  it.effect("a loss named twice, and a key beside and in kwargs, contradict each other", () =>
+    Effect.gen(function* () {
+      const section = '[trainer.loss]\ntype = "ipo"\nimport_path = "./mine.ts"\nclip = 1\nkwargs = { clip = 2 }\n'
+      const lines = yield* problems(`${minimal}${section}`)
+      expect(lines).toEqual([
+        'rl.toml:8   trainer.loss.import_path: "import_path" and "type" both name the loss; keep type = "./my-loss.ts"',
+        'rl.toml:10  trainer.loss.kwargs.clip: "clip" stands in kwargs and beside it; keep one'
+      ])
+    })
+  )
 })
 
 describe("the report", () => {

@@ -21,4 +21,25 @@ describe("the loss that a config names", () => {
       expect(yield* wordsOf(`${modules}/throws.mjs`)).not.toContain("Built in")
     })
   )
+
+  it.effect("every built-in one by its name, with its own keys and no others", () =>
+    Effect.gen(function* () {
+      for (const type of Object.keys(Losses.builtIn)) {
+        expect((yield* Losses.resolve({ type })).type).toBe(type === "default" ? "dppo" : type)
+        const error = yield* Effect.flip(Losses.resolve({ type, clip_hihg: 1 }))
+        expect(error.message).toContain("trainer.loss.clip_hihg")
+      }
+      expect(yield* Losses.resolve({ type: "ppo_clip", clip_high: 0.28 })).toMatchObject({
+        native: { kernel: "ppo_clip", clipLow: 0.2, clipHigh: 0.28 }
+      })
+      const negative = yield* Effect.flip(Losses.resolve({ type: "icepop", mask_low: -1 }))
+      expect(negative.message).toContain("trainer.loss.mask_low")
+    })
+  )
+
+  it.effect("custom without a path says what it takes", () =>
+    Effect.gen(function* () {
+      expect(yield* wordsOf("custom")).toContain('import_path = "./my-loss.ts"')
+    })
+  )
 })
