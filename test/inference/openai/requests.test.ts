@@ -1,5 +1,6 @@
 /** Asking a server: what is retried and when, what is not, and in what words it fails. */
-import { describe, expect, it } from "@effect/vitest"
+import * as Undici from "@effect/platform-node/Undici"
+import { describe, expect, it, vi } from "@effect/vitest"
 import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -126,6 +127,17 @@ describe("a request", () => {
       yield* TestClock.adjust(1)
       expect(yield* Fiber.join(fiber)).toMatch(/no answer within 7200000 ms$/)
       yield* until(() => server.gone() === 1)
+    })
+  )
+
+  it.scoped("API-15: the HTTP client's own limits for headers and bodies are off", () =>
+    Effect.gen(function* () {
+      const dispatch = vi.spyOn(Undici.Agent.prototype, "dispatch")
+      yield* Effect.addFinalizer(() => Effect.sync(() => dispatch.mockRestore()))
+      const { model } = yield* connected(undefined)
+      yield* generate(model)
+      expect(dispatch.mock.calls.length).toBeGreaterThan(3)
+      for (const [options] of dispatch.mock.calls) expect(options).toMatchObject({ headersTimeout: 0, bodyTimeout: 0 })
     })
   )
 
@@ -317,7 +329,8 @@ describe("several servers", () => {
     Effect.gen(function* () {
       const servers = [yield* vllm({ ...(reply && { reply }) }), yield* vllm()] as const
       const model = yield* connect(endpoint([servers[0].url, servers[1].url]))
-      return { servers, model, counts: () => servers.map(({ at }) => at(generatePath).length - 1) }
+      const before = servers.map(({ at }) => at(generatePath).length)
+      return { servers, model, counts: () => servers.map(({ at }, i) => at(generatePath).length - before[i]!) }
     })
 
   it.scoped("share the requests", () =>
