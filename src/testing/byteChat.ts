@@ -11,7 +11,8 @@ import { Tokenizer } from "../Tokenizer.ts"
 const ROLES = ["system", "user", "assistant", "tool"]
 /** Ends a message. @category bytes */
 export const END = 260
-const head = (role: string) => 256 + ROLES.indexOf(role)
+/** The id that opens a message of a role. @category bytes */
+export const roleId = (role: string) => 256 + ROLES.indexOf(role)
 /** A text as ids. @category bytes */
 export const bytes = (text: string) => [...new TextEncoder().encode(text)]
 /** Ids as text; those of roles and ends are left out. @category bytes */
@@ -25,11 +26,11 @@ const pieces = (
 ): Rendered => {
   const all: Array<readonly [id: number, message: number, content: number]> = lead.map((id) => [id, -1, 0])
   messages.forEach(({ content, role }, index) => {
-    all.push([head(role), index, 0])
+    all.push([roleId(role), index, 0])
     for (const id of bytes(content ?? "")) all.push([id, index, 1])
     all.push([END, index, 0])
   })
-  if (addGenerationPrompt) all.push([head("assistant"), -1, 0])
+  if (addGenerationPrompt) all.push([roleId("assistant"), -1, 0])
   return {
     tokenIds: Int32Array.from(all, ([id]) => id),
     messageIndices: Int32Array.from(all, ([, message]) => message),
@@ -69,7 +70,7 @@ export const layerTokenizer: Layer.Layer<Tokenizer> = Layer.succeed(Tokenizer, {
       flush: () => decoder.decode()
     }
   },
-  special: (content) => (content === "end" ? END : ROLES.includes(content) ? head(content) : undefined),
+  special: (content) => (content === "end" ? END : ROLES.includes(content) ? roleId(content) : undefined),
   isSpecial: (id) => id >= 256
 })
 

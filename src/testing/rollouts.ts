@@ -1,44 +1,6 @@
-/**
- * Rollouts made by hand, the same on every call: for tests of algorithms and of everything after them. Token ids and
- * log-probabilities are small made-up numbers that keep the invariants of a trace.
- */
-import type { Message, Role } from "../Message.ts"
-import type { Planned, Rollout } from "../Rollout.ts"
-import type { Node, Trace } from "../Trace.ts"
-
-const messageOf = (role: Role, content: string): Message =>
-  role === "tool" ? { role, content, toolCallId: "call" } : { role, content }
-
-/** What differs from a message whose every token is body. @category model */
-export interface NodeOptions {
-  /** sampled by the policy; assistant messages are unless told */
-  readonly sampled?: boolean | undefined
-  /** 1 on tokens of the body; all of them unless told */
-  readonly content?: ReadonlyArray<number> | undefined
-  /** 1 on tokens that the policy sampled; all of a sampled node, none of another unless told */
-  readonly mask?: ReadonlyArray<number> | undefined
-  readonly parent?: number | undefined
-}
-
-/** One message of a trace with its tokens. @category constructors */
-export const node = (role: Role, tokenIds: ReadonlyArray<number>, options: NodeOptions = {}): Node => {
-  const { content, parent, sampled = role === "assistant" } = options
-  const mask = Uint8Array.from(options.mask ?? tokenIds.map(() => (sampled ? 1 : 0)))
-  return {
-    parent,
-    message: messageOf(role, `${role} ${tokenIds.join(" ")}`),
-    sampled,
-    tokenIds: Int32Array.from(tokenIds),
-    mask,
-    isContent: Uint8Array.from(content ?? tokenIds.map(() => 1)),
-    logprobs: Float32Array.from(tokenIds.filter((_, i) => mask[i] === 1).map((id) => -(id % 7) / 4 - 0.1))
-  }
-}
-
-/** Nodes as one conversation: each answers the one before. @category constructors */
-export const conversation = (...nodes: ReadonlyArray<Node>): Trace => ({
-  nodes: nodes.map((node, i) => ({ ...node, parent: i === 0 ? undefined : i - 1 }))
-})
+/** Rollouts made by hand, the same on every call: for tests of algorithms and of everything after them. */
+import { type Absent, absent, type Planned, type Reason, type Rollout } from "../Rollout.ts"
+import { conversation, node } from "./traces.ts"
 
 /** A plan of one rollout alone, of seat "policy" and source "mock". @category constructors */
 export const planned = (parts: Partial<Planned> = {}): Planned => ({
@@ -86,13 +48,62 @@ export const group = (
   )
 }
 
-/** prompt (2 tokens) · action (2) · tool answer (3, of which 2 are body) · action (2) @category constructors */
-export const toolUse: Trace = conversation(
-  node("user", [1, 2]),
-  node("assistant", [3, 4]),
-  node("tool", [5, 6, 7], { content: [0, 1, 1] }),
-  node("assistant", [8, 9])
-)
+/** What each seat of an episode earned; a seat that is taken several times has several rewards. @category model */
+export type SeatRewards = Readonly<Record<string, number | ReadonlyArray<number>>>
+
+/**
+ * One group of episodes with several seats, as environments of several agents plan them: every rollout is of one seat of
+ * one episode, in the order in which seats and rewards are given.
+ *
+ * @category constructors
+ */
+export const episodes = (
+  rewards: ReadonlyArray<SeatRewards>,
+  parts: Partial<Omit<Rollout, "_tag" | "group" | "episode" | "seat">> & { readonly group?: string | undefined } = {}
+): ReadonlyArray<Rollout> => {
+  const { group: id = "g0", sequence = 0, ...rest } = parts
+  const seats = rewards.map((episode) =>
+    Object.entries(episode).flatMap(([seat, earned]) =>
+      (typeof earned === "number" ? [earned] : earned).map((reward) => ({ seat, reward }))
+    )
+  )
+  const size = seats.flat().length
+  let next = 0
+  return seats.flatMap((members, e) =>
+    members.map(({ reward, seat }) => {
+      const i = next++
+      const episode = { id: `${id}/e${e}`, size: members.length }
+      return rollout({
+        ...rest,
+        id: `${id}/${i}`,
+        example: id,
+        sequence: sequence + i,
+        group: { id, size },
+        episode,
+        seat,
+        reward
+      })
+    })
+  )
+}
+
+/** Every reason for which a planned rollout does not count. @category constructors */
+export const reasons: ReadonlyArray<Reason> = [
+  { _tag: "Cancelled", why: "overload" },
+  { _tag: "Failed", blame: "provider", message: "connection refused" },
+  { _tag: "NoReward", reward: Number.NaN },
+  { _tag: "NothingTrainable", stopReason: "prompt_too_long" },
+  { _tag: "Late", set: "g0" },
+  { _tag: "Incomplete", set: "g0", missing: 1 },
+  { _tag: "NotAdmitted", gate: "difficulty" }
+]
+
+/** The same rollouts, of which number `i` did not come to count for reason `at[i]`. @category constructors */
+export const without = (
+  rollouts: ReadonlyArray<Rollout>,
+  at: Readonly<Record<number, Reason>>
+): ReadonlyArray<Rollout | Absent> =>
+  rollouts.map((rollout, i) => (at[i] === undefined ? rollout : absent(rollout, at[i])))
 
 /** How many groups, and of what size, `many` interleaves. @category constructors */
 export interface ManyOptions {
