@@ -80,7 +80,7 @@ describe("a step", () => {
 })
 
 describe("metrics", () => {
-  it("each has its own denominator: mismatch over rl and refKl, entropy over all members, masked share over rl", () => {
+  it("each has its own denominator: mismatch over rl and refKl that were sampled, entropy over all members, masked share over rl", () => {
     const loss = RlLoss.make(Dppo, {})
     const one = sample({
       tokenIds: Int32Array.from({ length: 8 }, (_, i) => i),
@@ -104,8 +104,8 @@ describe("metrics", () => {
       entropy: Float32Array.of(99, 99, 1, 2, 3, 4, 5, 99)
     })
     const means = StepMetrics.means(metrics)
-    expect(means.mismatchKl).toBeCloseTo((Math.exp(0.5) - 0.5 - 1) / 3, 9)
-    expect(means.logRatio).toBeCloseTo(0.5 / 3, 9)
+    expect(means.mismatchKl).toBeCloseTo((Math.exp(0.5) - 0.5 - 1) / 2, 9)
+    expect(means.logRatio).toBeCloseTo(0.5 / 2, 9)
     expect(means.entropy).toBeCloseTo(3, 9)
     // Of two rl members the second has risen by more than 0.2.
     expect(means.maskedShare).toBe(0.5)
