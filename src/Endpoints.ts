@@ -28,9 +28,10 @@ export const Endpoint = Schema.Struct({
       encode: ([url]) => url
     })
   ).annotations({
-    message: () => ({
+    // what is wrong inside a list is told by its places
+    message: ({ actual }) => ({
       message: "it must be a URL such as http://localhost:8000/v1, or a list of them",
-      override: true
+      override: !Array.isArray(actual)
     }),
     description: "a URL such as http://localhost:8000/v1, or a list of them",
     documentation: "OpenAI-compatible roots, usually ending in /v1; requests are spread over all of them."
