@@ -8,6 +8,7 @@ import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
+import { reasonInWords } from "../internal/FileWords.ts"
 import { inWords } from "../internal/inWords.ts"
 import type { Engine, Tensor } from "../Trainer/Engine.ts"
 import { toFloat32 } from "../Trainer/Halves.ts"
@@ -54,7 +55,7 @@ const readConfig = (directory: string): Effect.Effect<PeftConfig, ModelError, Fi
     const path = `${directory}/${configName}`
     const text = yield* Effect.mapError(
       fs.readFileString(path),
-      (error) => new ModelError({ path, reason: `cannot be read (${error.message})` })
+      (error) => new ModelError({ path, reason: `cannot be read (${reasonInWords(error)})` })
     )
     return yield* Either.mapLeft(Schema.decodeUnknownEither(PeftConfig, { errors: "all" })(text), (error) => {
       const issues = ParseResult.ArrayFormatter.formatErrorSync(error)
