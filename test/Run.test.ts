@@ -1,4 +1,6 @@
 import { createHash } from "node:crypto"
+import { createServer, type Server } from "node:http"
+import type { AddressInfo } from "node:net"
 import { fileURLToPath } from "node:url"
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as NodeContext from "@effect/platform-node/NodeContext"
@@ -13,6 +15,8 @@ import * as Run from "../src/Run.ts"
 
 const rl = fileURLToPath(new URL("../examples/reverse-text/rl.toml", import.meta.url))
 const policy = fileURLToPath(new URL("../examples/reverse-text/policy", import.meta.url))
+
+const livePolicy = fileURLToPath(new URL("data/modules/livePolicy.ts", import.meta.url))
 
 const load = (outputDir: string, ...sets: ReadonlyArray<string>) =>
   Config.loadTrain(
@@ -33,6 +37,15 @@ const open = (outputDir: string, options: { readonly resume?: boolean; readonly 
   Effect.flatMap(load(outputDir, ...(options.sets ?? [])), (config) =>
     Run.train(config, { resume: options.resume ?? false })
   )
+
+/** A server that refuses whatever it is asked. */
+const refusing = Effect.acquireRelease(
+  Effect.async<Server>((resume) => {
+    const server = createServer((_, response) => response.writeHead(401).end())
+    server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
+  }),
+  (server) => Effect.sync(() => void server.close())
+).pipe(Effect.map((server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`))
 
 const failure = <A, E>(exit: Exit.Exit<A, E>) => (Exit.isFailure(exit) ? String(exit.cause) : "succeeded")
 
@@ -92,6 +105,61 @@ describe("Run", () => {
           const reports = Chunk.toReadonlyArray(yield* Stream.runCollect(again.steps))
           expect(reports[0]?.step).toBe(done === 3 ? 3 : 1)
           expect(yield* remains(again.directory)).toEqual(expected)
+        }
+      })
+    )
+  )
+
+  it.effect("CKPT-06: what was scored before a run was stopped is not asked again, and the weights are the same", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const sets = [`orchestrator.algo={ type = "${livePolicy}" }`]
+        const whole = yield* open(`${directory}/whole`, { sets })
+        yield* Stream.runDrain(whole.steps)
+        const world = globalThis as { asked?: Array<string> }
+        const stopped = yield* open(`${directory}/stopped`, { sets })
+        yield* Stream.runDrain(Stream.take(stopped.steps, 3))
+        expect(yield* fs.exists(`${stopped.directory.credits}/step_000003.jsonl`)).toBe(true)
+        world.asked = []
+        const again = yield* open(`${directory}/stopped`, { resume: true, sets })
+        expect(again.directory.resumedFrom).toBe(2)
+        yield* Stream.runDrain(again.steps)
+        const idsOf = (text: string) =>
+          text
+            .trimEnd()
+            .split("\n")
+            .map((line): string => JSON.parse(line).id)
+        const third = idsOf(yield* fs.readFileString(`${again.directory.rollouts}/step_000003.jsonl`))
+        expect(third).toHaveLength(16)
+        expect(world.asked.filter((id) => third.includes(id))).toEqual([])
+        expect(yield* remains(again.directory)).toEqual(yield* remains(whole.directory))
+        const credits = (at: string) => fs.readFileString(`${at}/step_000004.jsonl`)
+        expect(yield* credits(again.directory.credits)).toBe(yield* credits(whole.directory.credits))
+        // Without its credits a step is scored again, from the state before it and on the weights of the checkpoint.
+        yield* fs.remove(`${again.directory.credits}/step_000003.jsonl`)
+        yield* fs.remove(`${again.directory.checkpoints}/step_4`, { recursive: true })
+        const scored = yield* open(`${directory}/stopped`, { resume: true, sets })
+        yield* Stream.runDrain(Stream.take(scored.steps, 1))
+        expect(world.asked.filter((id) => third.includes(id))).toHaveLength(16)
+      })
+    )
+  )
+
+  it.effect("a teacher that does not let one in is told with its source, and leaves no folder behind", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const url = yield* refusing
+        const teacher = `{ name = "wise", base_url = "${url}" }`
+        const runs = `${directory}/runs`
+        for (const sets of [
+          [`orchestrator.algo={ type = "opd", teacher = ${teacher} }`],
+          ['orchestrator.algo={ type = "sft" }', `orchestrator.train.sampling.source=${teacher}`]
+        ]) {
+          const words = failure(yield* Effect.exit(open(runs, { sets })))
+          expect(words).toMatch(/source "reverse-text": .*wise/)
+          expect(yield* fs.exists(runs)).toBe(false)
         }
       })
     )
