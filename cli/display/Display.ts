@@ -15,6 +15,8 @@ export interface Step {
 export interface Display<A extends Step> {
   /** the columns worth showing, given all reports so far */
   readonly columns: (reports: ReadonlyArray<A>) => ReadonlyArray<Column<A>>
+  /** a step's parts, one line each: below its line in plain output, kept up to date where lines are drawn over */
+  readonly parts?: ((report: A) => ReadonlyArray<string>) | undefined
   /** what is unusual of a step, in words after its line */
   readonly remark: (report: A) => string
   readonly curve: {
@@ -97,5 +99,12 @@ export const liveLines = <A extends Step>(
     stepsMs: state.reports.map(({ seconds }) => seconds * 1000)
   }
   const curve = chartLines(display, state, size, style)
-  return [...(curve.length === 0 ? [] : ["", ...curve]), bar(progress, size.columns - 1, style)]
+  // As many as there is room for: what is drawn over must never be higher than the terminal.
+  const room = Math.max(0, size.rows - 4 - curve.length)
+  const parts = (last === undefined ? [] : (display.parts?.(last) ?? [])).slice(0, room)
+  return [
+    ...parts.map((line) => paint(style, "dim", cut(line, size.columns - 1))),
+    ...(curve.length === 0 ? [] : ["", ...curve]),
+    bar(progress, size.columns - 1, style)
+  ]
 }

@@ -35,6 +35,7 @@ const showPlain = <A extends Step, E, R>(display: Display<A>, reports: Stream.St
     yield* Stream.runForEach(reports, (report) => {
       all.push(report)
       return newest(display, all, pipeColumns, output, above).pipe(
+        Effect.map((lines) => [...lines, ...(display.parts?.(report) ?? [])]),
         Effect.flatMap((lines) => output.write(lines.map((line) => `${line}\n`).join("")))
       )
     })

@@ -106,6 +106,31 @@ const remark = ({
     .filter((text) => text !== "")
     .join("; ")
 
+/** A line for each source, where there are several: the mean over all of them says little. */
+const parts = ({ sources }: StepReport): ReadonlyArray<string> => {
+  if (sources.length < 2) return []
+  const names = Math.max(...sources.map(({ name }) => name.length))
+  return sources.map(({ absent, name, reward, rollouts }) => {
+    const gone = counts(absent)
+    const many = `${rollouts} rollout${rollouts === 1 ? "" : "s"}`
+    const value = Number.isNaN(reward) ? "    -" : fixed(reward, 3)
+    return `    ${name.padEnd(names)}  ${value}  ${many}${gone === "" ? "" : `; absent: ${gone}`}`
+  })
+}
+
+/** How each of several sources went. */
+const bySource = (reports: Reports): ReadonlyArray<string> => {
+  const sources = reports[0]?.sources ?? []
+  if (sources.length < 2) return []
+  return sources.flatMap(({ name }, index) => {
+    const rewards = reports.flatMap(({ sources }) => {
+      const reward = sources[index]?.reward ?? Number.NaN
+      return Number.isNaN(reward) ? [] : [reward]
+    })
+    return ending(rewards).map((line) => line.replace("reward:", `reward of ${name}:`))
+  })
+}
+
 const mean = (values: ReadonlyArray<number>): string =>
   fixed(values.reduce((sum, value) => sum + value, 0) / values.length, 3)
 
@@ -139,9 +164,11 @@ export interface Past {
 export const display = ({ directory, rewards }: Past): Display<StepReport> => ({
   columns,
   remark,
+  parts,
   curve: { label: "reward", value: ({ reward }) => reward, before: rewards },
   ending: (reports) => [
     ...next(directory, reports.at(-1)),
+    ...bySource(reports),
     ...ending([...rewards, ...reports.map(({ reward }) => reward)])
   ]
 })

@@ -14,6 +14,7 @@ import { cut, paint, plain, width } from "../../../cli/display/Style.ts"
 import { display, ending } from "../../../cli/display/TrainDisplay.ts"
 import { abilities, Output } from "../../../cli/Output.ts"
 import type { StepReport } from "../../../src/Report.ts"
+import { row } from "../../../src/run/Metrics.ts"
 import { type Kept, output, stepReport } from "../kit.ts"
 
 const bare = { colour: false, unicode: true }
@@ -35,6 +36,46 @@ describe("numbers", () => {
     expect([950, 1234, 12345, 123456, 4.56e6].map(large)).toEqual(["950", "1.23k", "12.3k", "123k", "4.56M"])
     expect([0, -0.0001, 0.25, -0.25].map((x) => signed(x, 3))).toEqual(["+0.000", "+0.000", "+0.250", "-0.250"])
     expect([400, 67_000, 3_723_000].map(duration)).toEqual(["0:00", "1:07", "1:02:03"])
+  })
+})
+
+describe("the sources of a mixed run", () => {
+  const none = { samples: 0, zeroSignal: 0, absent: {}, metrics: {} }
+  const mixed = (step: number) =>
+    stepReport(step, {
+      sources: [
+        { ...none, name: "math-env", reward: step / 10, rollouts: 24 },
+        { ...none, name: "code", reward: Number.NaN, rollouts: 0, absent: { "Failed/tools": 8 } }
+      ]
+    })
+  const lines = ["    math-env  0.300  24 rollouts", "    code          -  0 rollouts; absent: Failed/tools 8"]
+
+  it("have a line each, drawn over while the run goes on", () => {
+    const state: State<StepReport> = { reports: [mixed(2), mixed(3)], steps: 8, startedMs: 0, nowMs: 0 }
+    const shown = liveLines(train, state, { columns: 100, rows: 24 }, bare)
+    expect(shown.slice(0, 2)).toEqual(lines)
+    for (const rows of [3, 5, 8, 12]) {
+      expect(liveLines(train, state, { columns: 100, rows }, bare).length).toBeLessThan(rows)
+    }
+    const one = stepReport(3, { sources: mixed(3).sources.slice(0, 1) })
+    expect(liveLines(train, { ...state, reports: [one] }, { columns: 100, rows: 5 }, bare)).toHaveLength(1)
+  })
+
+  it.effect("stand below each step in plain output, and at the end with how they went", () =>
+    Effect.gen(function* () {
+      const kept: Kept = { out: "", error: "" }
+      yield* show(train, 8, Stream.make(mixed(2), mixed(3))).pipe(Effect.provideService(Output, output(kept)))
+      expect(kept.out).toContain(`${lines.join("\n")}\n`)
+      expect(kept.out).toContain("reward of math-env: first 5 steps 0.250, last 5 steps 0.250\n")
+      expect(kept.out).not.toContain("reward of code")
+    })
+  )
+
+  it("have columns of their own in the metrics", () => {
+    const columns = Object.keys(row(mixed(3))).filter((name) => name.startsWith("source/"))
+    expect(columns).toContain("source/math-env/reward")
+    expect(columns).toContain("source/code/absent/Failed/tools")
+    expect(Object.keys(row(stepReport(3, { sources: mixed(3).sources.slice(0, 1) }))).join()).not.toContain("source/")
   })
 })
 
