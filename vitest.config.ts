@@ -4,7 +4,13 @@ import { defineConfig } from "vitest/config"
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url))
 
 export default defineConfig({
-  resolve: { alias: { "primerl/testing": source("src/testing/index.ts"), primerl: source("src/index.ts") } },
+  resolve: {
+    alias: {
+      "primerl/testing/vitest": source("src/testing/vitest.ts"),
+      "primerl/testing": source("src/testing/index.ts"),
+      primerl: source("src/index.ts")
+    }
+  },
   test: {
     include: ["test/**/*.test.ts"],
     testTimeout: 60_000,
