@@ -25,6 +25,7 @@ const everywhere: Readonly<Record<string, Operand>> = {
 }
 
 const shells: ReadonlyArray<string> = ["bash", "zsh", "fish", "sh"]
+const levels: ReadonlyArray<string> = ["all", "trace", "debug", "info", "warning", "error", "fatal", "none"]
 
 const meant = (word: string, known: Iterable<string>): string => {
   const close = nearest(word, known)
@@ -60,6 +61,7 @@ export const normalise = (
 ): Either.Either<ReadonlyArray<string>, string> => {
   const named = nameOf(args, syntax)
   const command = named.length === 0 ? undefined : named.join(" ")
+  const before: Array<string> = []
   const options: Array<string> = []
   const files: Array<string> = []
   let literal = false
@@ -100,12 +102,17 @@ export const normalise = (
     if (name === "--completions" && !shells.includes(value)) {
       return Either.left(`--completions knows the shells ${list(shells)}, not ${JSON.stringify(value)}`)
     }
+    if (name === "--log-level" && !levels.includes(value)) {
+      return Either.left(`--log-level knows ${list(levels)}, not ${JSON.stringify(value)}${meant(value, levels)}`)
+    }
     const least = operand === "count" ? 1 : operand === "whole" ? 0 : undefined
     if (least !== undefined && !(/^(0|[1-9]\d{0,8})$/.test(value) && Number(value) >= least)) {
       return Either.left(`${name} needs a whole number, at least ${least}, got ${JSON.stringify(value)}`)
     }
     helped ||= name in everywhere && name !== "--log-level"
-    options.push(name, value)
+    // The parser finds its own option before the command alone, whatever else there is.
+    if (name === "--log-level") before.push(name, value)
+    else options.push(name, value)
     // a shell's name is an operand of a built-in option, not a command
     if (name in everywhere && command === value) wordsSeen = named.length
   }
@@ -124,5 +131,5 @@ export const normalise = (
     return Either.left(`${command} takes no files, got ${JSON.stringify(files[0])}`)
   }
   if (asked.files !== undefined && files.length === 0 && !helped) return Either.left(`${command} needs ${asked.files}`)
-  return Either.right([...named, ...options, ...(files.length === 0 ? [] : ["--", ...files])])
+  return Either.right([...before, ...named, ...options, ...(files.length === 0 ? [] : ["--", ...files])])
 }

@@ -12,6 +12,7 @@ import * as Data from "effect/Data"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import * as Resolve from "../renderers/Resolve.ts"
@@ -123,7 +124,9 @@ const noRoute = Effect.map(HttpServerRequest.HttpServerRequest, ({ method, url }
 const logged = <A extends { readonly status: number }, E, R>(app: Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
     const { method, url } = yield* HttpServerRequest.HttpServerRequest
-    const [elapsed, response] = yield* Effect.timed(app)
+    const [elapsed, response] = yield* Effect.timed(app).pipe(
+      Effect.onInterrupt(() => Effect.logDebug(`${method} ${url}: the client went away`))
+    )
     yield* Effect.logDebug(`${method} ${url} ${response.status} ${Math.round(Duration.toMillis(elapsed))} ms`)
     return response
   })
@@ -175,7 +178,8 @@ export const start = (
       Effect.provideService(Models.Models, models),
       Effect.provideService(Gate.Gate, gate)
     )
-    yield* http.serve(app)
+    // A client that goes away ends its fiber, which is nothing to report.
+    yield* Effect.withUnhandledErrorLogLevel(http.serve(app), Option.none())
     const port = http.address._tag === "TcpAddress" ? http.address.port : 0
     const { maxLength, renderer } = model.format
     return {

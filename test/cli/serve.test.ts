@@ -91,7 +91,7 @@ describe("primerl serve", () => {
       yield* run(
         [
           ...["serve", "--host=0.0.0.0", "models/a", "--port", "0", "--name", "a", "--threads", "3"],
-          ...["--max-sequence-length", "64", "--admin-key-var", "SERVE_TEST_KEY"]
+          ...["--log-level", "debug", "--max-sequence-length", "64", "--admin-key-var", "SERVE_TEST_KEY"]
         ],
         {},
         { serve }
@@ -119,6 +119,7 @@ describe("primerl serve", () => {
         [["a", "--port", "x"], /^primerl: --port needs a whole number, at least 0, got "x"/],
         [["a", "--port", "65536"], /^primerl: --port goes up to 65535, got "65536"/],
         [["a", "--threads", "0"], /^primerl: --threads needs a whole number, at least 1/],
+        [["a", "--log-level", "debgu"], /^primerl: --log-level knows all, .*, not "debgu"; did you mean "debug"\?/],
         [["a", "--prot", "1"], /^primerl: unknown option "--prot" of serve; did you mean "--port"\?/]
       ] as const) {
         const { code, error, out, text } = yield* run(["serve", ...args], {})
