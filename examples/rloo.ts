@@ -1,14 +1,15 @@
 import { Algorithm, Credit } from "primerl"
 
-/** RLOO: advantage = reward − mean reward of the other rollouts of the group (arXiv 2402.14740, §2.4). */
+/** RLOO: advantage = reward − mean reward of the other rollouts of the group (arXiv 2402.14740). */
 export default Algorithm.define({
   type: "rloo",
   actionLoss: "rl",
   hooks: () => ({
-    scoreGroup: (group) => {
-      const sum = group.reduce((total, { reward }) => total + reward, 0)
-      const others = Math.max(1, group.length - 1)
-      return group.map(({ reward }) => Credit.uniform(reward - (sum - reward) / others))
-    }
+    scoreGroup: (group) =>
+      group.map(({ reward }) => {
+        // the differences to all, so that equal rewards give exactly 0
+        const ahead = group.reduce((sum, other) => sum + (reward - other.reward), 0)
+        return Credit.uniform(ahead / Math.max(1, group.length - 1))
+      })
   })
 })

@@ -30,6 +30,8 @@ describe("README", () => {
     Effect.gen(function* () {
       const outcomes = yield* score(rloo.layer(), group([1, 0.25, 0]))
       expect(Object.values(advantages(outcomes))).toEqual([0.875, -0.25, -0.625])
+      const equal = yield* score(rloo.layer(), group([0.1, 0.1, 0.1]))
+      expect(Object.values(advantages(equal))).toEqual([0, 0, 0])
     })
   )
 

@@ -1,7 +1,8 @@
 /**
  * ECHO: GRPO on what the policy wrote, and α · cross-entropy on what its environment answered, so that it also learns to
- * foresee what its actions bring: L = L_GRPO(actions) + α(role) · L_CE(observations) (arXiv 2605.24517). Observations are
- * the bodies of messages that the policy did not write, from its first response on.
+ * foresee what its actions bring: L = L_GRPO(actions) + α(role) · L_CE(observations), where the paper has one λ for all
+ * roles (arXiv 2605.24517). Observations are the bodies of messages that the policy did not write, from its first response
+ * on.
  */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"

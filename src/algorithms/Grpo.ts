@@ -1,4 +1,7 @@
-/** GRPO: advantage = reward − mean reward of the group (arXiv 2402.03300, §4.1.2, without division by the deviation). */
+/**
+ * GRPO: advantage = reward − mean reward of the group (arXiv 2402.03300, §4.1.2, without division by the deviation, as in
+ * arXiv 2503.20783).
+ */
 import * as Schema from "effect/Schema"
 import * as Algorithm from "../Algorithm.ts"
 import * as Credit from "../Credit.ts"

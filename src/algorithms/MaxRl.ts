@@ -1,6 +1,7 @@
 /**
  * MaxRL: advantage = (reward − mean) / mean, over the rewards of the group (arXiv 2602.02710, its estimator with the mean
- * as baseline). It takes rewards in [0, 1]: a mean of 0 is no signal, and a group with a reward below 0 gets no credit.
+ * as baseline). It is derived for rewards of 0 and 1: a mean of 0 is no signal, and a group with a reward below 0 gets no
+ * credit.
  */
 import * as Effect from "effect/Effect"
 import * as Algorithm from "../Algorithm.ts"

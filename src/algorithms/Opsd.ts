@@ -1,7 +1,7 @@
 /**
  * OPSD, on-policy self-distillation: OPD whose teacher is the policy itself after a demonstration, so that it learns to
  * write without the demonstration what it would write with it: log π(token) − log π(token | demonstration), on what it
- * sampled without (arXiv 2601.18734, §3; reverse KL).
+ * sampled without (arXiv 2601.18734, its objective on sampled tokens).
  */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"

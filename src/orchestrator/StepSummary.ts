@@ -200,13 +200,11 @@ export const report = (of: {
     frozen.has(source) ? [] : [step - 1 - policyVersion]
   )
   const whole = outcome(of.items)
-  const reward = whole.rollouts === 0 ? 0 : whole.reward
   return {
     ...whole,
     step,
     steps,
-    reward,
-    rewardChange: of.previous === undefined ? Number.NaN : reward - of.previous,
+    rewardChange: of.previous === undefined ? Number.NaN : whole.reward - of.previous,
     ...(trained === undefined ? unmeasured : measured(trained)),
     trainableShare: packed.tokens === 0 ? 0 : memberTokens(packed) / packed.tokens,
     staleness: { mean: mean(ages), max: ages.reduce((oldest, age) => Math.max(oldest, age), 0) },

@@ -50,6 +50,7 @@ describe("a step's report", () => {
     expect(report).toMatchObject({ reward: 0.5, rewardChange: 0.25, rollouts: 2, zeroSignal: 1 })
     expect(report.metrics).toEqual({ words: 3, depth: 7 })
     expect(report.tokensPerSecond).toBe(report.tokens / 2)
+    expect(of([])).toMatchObject({ reward: Number.NaN, rewardChange: Number.NaN, rollouts: 0 })
   })
 
   it("ASYNC-06: every error of a group is counted, by who is to blame", () => {

@@ -1,8 +1,8 @@
 /**
  * DPPO with a divergence penalty, per token: −τ_A·A·r + τ_KL·Δ², where Δ = trainer − inference log-probability and
  * r = exp Δ. The policy term is masked where the probability has moved too far in the direction that the advantage
- * pushes it, with Δp = exp(trainer) − exp(inference): A > 0 and Δp > high, or A ≤ 0 and Δp < −low (total-variation
- * trust region of DPPO). The penalty holds on every member.
+ * pushes it, with Δp = exp(trainer) − exp(inference): A > 0 and Δp > high, or A ≤ 0 and Δp < −low (DPPO, arXiv
+ * 2602.04879, with its binary estimate of total variation). The penalty holds on every member.
  */
 import * as Schema from "effect/Schema"
 import * as RlLoss from "../RlLoss.ts"
