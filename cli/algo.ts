@@ -1,5 +1,4 @@
 /** `primerl algo`: what algorithms there are, and what one does with rollouts that were made, token by token. */
-
 import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
@@ -106,7 +105,7 @@ const explain = Command.make("explain", options, ({ algo, config, files, json, r
   Effect.gen(function* () {
     const runs = yield* Runs
     const { read } = yield* lazily(() => import("./rollouts.ts"))
-    const { choose } = yield* lazily(() => import("./algorithms.ts"))
+    const { choose } = yield* lazily(() => import("./algorithmChoice.ts"))
     const { writeError, written } = yield* Output
     const { notes, rollouts } = yield* read(files)
     const only = Option.getOrUndefined(rollout)
@@ -137,10 +136,16 @@ const explain = Command.make("explain", options, ({ algo, config, files, json, r
   })
 ).pipe(Command.withDescription("Says of every token of a run's rollouts what the algorithm does with it, and why."))
 
-/** What each built-in algorithm is, in a line. @category texts */
-export const about: Readonly<Record<string, string>> = {
+/** What each built-in algorithm is, in a line. */
+const about: Readonly<Record<string, string>> = {
   grpo: "reward less the mean reward of the group",
-  sft: "cross-entropy on what was sampled, whatever the reward"
+  max_rl: "reward less the mean reward of the group, over that mean",
+  rae: "reward less what the seat has earned so far",
+  hierarchical_grpo: "reward less the mean reward of the seat's peers, in the episode or across the group",
+  opd: "a teacher's log-probability of what was sampled",
+  opsd: "the policy's own log-probability of it after a demonstration",
+  sft: "cross-entropy on what a frozen model sampled, whatever the reward",
+  echo: "as grpo, and cross-entropy on what the environment answered"
 }
 
 const list = Command.make("list", {}, () =>

@@ -4,8 +4,8 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Endpoints from "../src/Endpoints.ts"
 import { Inference, InferenceError, type InferenceService } from "../src/Inference.ts"
+import * as OpenAi from "../src/inference/OpenAi.ts"
 import { Renderer, RendererError } from "../src/Renderer.ts"
 import { registry } from "../src/Run.ts"
 import * as Policy from "../src/run/Policy.ts"
@@ -107,7 +107,7 @@ export const explaining = ({ algorithm, maxSequenceLength, model, rollouts, toke
     const provided = Layer.mergeAll(
       layerWhenAsked(directory, maxSequenceLength),
       Layer.succeed(State.State, state),
-      Endpoints.layerNone
+      OpenAi.layer()
     ).pipe(Layer.provideMerge(layerText(directory)))
     const explanation = yield* explain(Layer.provide(layer, provided), rollouts, {
       tokenizer: reader,

@@ -109,14 +109,20 @@ export const make = (base: Omit<Model, "created" | "parent">): Effect.Effect<Mod
       add: (adapter, open) =>
         Effect.gen(function* () {
           yield* protectedBase(adapter.id)
-          const scope = yield* Scope.make()
-          const engine = yield* Scope.extend(open, scope).pipe(
-            Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
+          const created = yield* now
+          // An engine that is open is in the list: a client that goes away in between must not leave one behind.
+          yield* Effect.uninterruptibleMask((restore) =>
+            Effect.gen(function* () {
+              const scope = yield* Scope.make()
+              const engine = yield* restore(Scope.extend(open, scope)).pipe(
+                Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
+              )
+              const model: Model = { ...adapter, parent: whole.id, created, engine, format: whole.format }
+              const before = entries.get(adapter.id)
+              entries.set(adapter.id, { model, close: Scope.close(scope, Exit.void), users: 0, retired: false })
+              yield* retire(before)
+            })
           )
-          const model: Model = { ...adapter, parent: whole.id, created: yield* now, engine, format: whole.format }
-          const before = entries.get(adapter.id)
-          entries.set(adapter.id, { model, close: Scope.close(scope, Exit.void), users: 0, retired: false })
-          yield* retire(before)
         }),
       remove: (id) =>
         Effect.gen(function* () {

@@ -46,8 +46,8 @@ const titles: Row = {
 const order: ReadonlyArray<Cell> = ["tokens", "role", "sampled", "text", "loss", "weight", "credit", "reason"]
 const toTheRight: ReadonlyArray<Cell> = ["tokens", "weight", "credit"]
 
-/** Four digits that count, as people write them. @category conversions */
-export const short = (value: number): string => String(Number(value.toPrecision(4)))
+/** Four digits that count, as people write them. */
+const short = (value: number): string => String(Number(value.toPrecision(4)))
 
 const signed = (value: number): string => (value > 0 ? `+${short(value)}` : short(value))
 
@@ -65,8 +65,8 @@ const isSameFate = (a: ExplainedToken, b: ExplainedToken): boolean =>
   a.terms.length === b.terms.length &&
   a.terms.every((term, i) => isSameTerm(term, b.terms[i]))
 
-/** Neighbouring tokens of one message, one fate and one reason. @category getters */
-export const runs = ({ tokens }: ExplainedBranch): ReadonlyArray<ReadonlyArray<ExplainedToken>> => {
+/** Neighbouring tokens of one message, one fate and one reason. */
+const runs = ({ tokens }: ExplainedBranch): ReadonlyArray<ReadonlyArray<ExplainedToken>> => {
   const found: Array<Array<ExplainedToken>> = []
   for (const token of tokens) {
     const last = found.at(-1)
