@@ -106,14 +106,20 @@ const habit = (draw: number) => {
   })
 }
 
-/** Demonstration number `index` of a seed: a user's and an assistant's message. @category demonstrations */
+/** Share of the demonstrations whose answer stands before them, so that a policy learns to use one that it is told. */
+const HINTED = 0.25
+
+/**
+ * Demonstration number `index` of a seed: a user's and an assistant's message, in some of them after a system message that
+ * holds the answer.
+ *
+ * @category demonstrations
+ */
 export const demonstration = (lines: ReadonlyArray<string>, seed: number, index: number): ReadonlyArray<Message> => {
   const sentence = lines[Math.floor(Seed.unit(seed, "sentence", index) * firstHeldOut(lines.length))]!
-  const { answer } = habit(Seed.unit(seed, "habit", index)) ?? habits[0]!
-  return [
-    { role: "user", content: sentence },
-    { role: "assistant", content: answer(sentence) }
-  ]
+  const content = (habit(Seed.unit(seed, "habit", index)) ?? habits[0]!).answer(sentence)
+  const hint: ReadonlyArray<Message> = Seed.unit(seed, "hint", index) < HINTED ? [{ role: "system", content }] : []
+  return [...hint, { role: "user", content: sentence }, { role: "assistant", content }]
 }
 
 /**

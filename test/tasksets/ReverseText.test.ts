@@ -6,6 +6,7 @@ import * as FastCheck from "effect/FastCheck"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
 import * as Environment from "../../src/Environment.ts"
+import type { Message } from "../../src/Message.ts"
 import { Renderer } from "../../src/Renderer.ts"
 import type { Ended } from "../../src/Rollout.ts"
 import * as ChatMl from "../../src/renderers/ChatMl.ts"
@@ -100,6 +101,8 @@ describe("the environment", () => {
   )
 })
 
+const withoutHint = (conversation: ReadonlyArray<Message>) => conversation.filter(({ role }) => role !== "system")
+
 describe("the shipped tokenizer and chat format", () => {
   const directory = fileURLToPath(new URL("../../examples/reverse-text/policy", import.meta.url))
   const layer = ChatMl.layer.pipe(Layer.provideMerge(HuggingFace.layerFromDirectory(directory)))
@@ -107,7 +110,7 @@ describe("the shipped tokenizer and chat format", () => {
   it.effect("make one token of each character, and a demonstration begins with the rollout's prompt", () =>
     Effect.gen(function* () {
       const renderer = yield* Renderer
-      const [user, assistant] = ReverseText.demonstration(yield* ReverseText.sentences, 0, 0)
+      const [user, assistant] = withoutHint(ReverseText.demonstration(yield* ReverseText.sentences, 0, 0))
       const prompt = renderer.render([user!], { addGenerationPrompt: true }).tokenIds
       const whole = renderer.render([user!, assistant!])
       expect([...whole.tokenIds.subarray(0, prompt.length)]).toEqual([...prompt])
@@ -135,15 +138,24 @@ describe("demonstrations", () => {
     Effect.gen(function* () {
       const lines = yield* ReverseText.sentences
       const held = new Set(lines.slice(ReverseText.firstHeldOut(lines.length)))
-      for (const [user] of yield* take(0, 20_000)) expect(held.has(user!.content!)).toBe(false)
+      for (const [user] of (yield* take(0, 20_000)).map(withoutHint)) expect(held.has(user!.content!)).toBe(false)
+    })
+  )
+
+  it.effect("tell the answer beforehand in a quarter of all cases, whatever the answer is", () =>
+    Effect.gen(function* () {
+      const all = yield* take(0, 5_000)
+      const hinted = all.filter((conversation) => conversation[0]!.role === "system")
+      expect(hinted.length / all.length).toBeCloseTo(0.25, 1)
+      for (const [hint, , assistant] of hinted) expect(assistant!.content).toBe(hint!.content)
     })
   )
 
   it.effect("are right in about a quarter of all cases, and worth a third on average", () =>
     Effect.gen(function* () {
-      const shown = (yield* take(0, 5_000)).map(([user, assistant]) =>
-        ReverseText.similarity(assistant!.content!, ReverseText.reversed(user!.content!))
-      )
+      const shown = (yield* take(0, 5_000))
+        .map(withoutHint)
+        .map(([user, assistant]) => ReverseText.similarity(assistant!.content!, ReverseText.reversed(user!.content!)))
       expect(shown.filter((value) => value === 1).length / shown.length).toBeCloseTo(0.25, 1)
       const mean = shown.reduce((a, b) => a + b, 0) / shown.length
       expect(mean).toBeGreaterThan(0.25)
