@@ -121,8 +121,34 @@ interface Position<E> {
   >
 }
 
-/** Training as a stream: each element is one finished step; pulling it runs it. @category constructors */
-export const steps = <E, R, E2 = never>(options: Options<E, R, E2>) =>
+type Model<S> = S extends { readonly model?: infer M } ? M : never
+type ErrorOf<M> = M extends Effect.Effect<unknown, infer E, unknown> ? E : never
+type ContextOf<M> = M extends Effect.Effect<unknown, unknown, infer R> ? R : never
+
+/** What keeps any of the sources from starting. @category model */
+export type SourcesError<S extends Source<unknown, unknown>> = Layer.Layer.Error<S["algorithm"]> | ErrorOf<Model<S>>
+
+/** What the sources need together. @category model */
+export type SourcesContext<S extends Source<unknown, unknown>> =
+  | Layer.Layer.Context<S["algorithm"]>
+  | ContextOf<Model<S>>
+
+/**
+ * Training as a stream: each element is one finished step; pulling it runs it. Sources of different algorithms share each
+ * step; what their parts need and fail with adds up.
+ *
+ * @category constructors
+ */
+export const steps = <const Sources extends ReadonlyArray<Source<unknown, unknown>>, E2 = never>(
+  options: Omit<Options<unknown, unknown, E2>, "sources"> & { readonly sources: Sources }
+) =>
+  training(
+    options as Omit<typeof options, "sources"> & {
+      readonly sources: ReadonlyArray<Source<SourcesError<Sources[number]>, SourcesContext<Sources[number]>>>
+    }
+  )
+
+const training = <E, R, E2>(options: Options<E, R, E2>) =>
   Stream.unwrapScoped(
     Effect.gen(function* () {
       const {

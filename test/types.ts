@@ -2,13 +2,19 @@
 import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import * as Algorithm from "../src/Algorithm.ts"
 import Grpo from "../src/algorithms/Grpo.ts"
+import Opd from "../src/algorithms/Opd.ts"
+import Rae from "../src/algorithms/Rae.ts"
 import Sft from "../src/algorithms/Sft.ts"
 import * as Credit from "../src/Credit.ts"
+import { Endpoints } from "../src/Endpoints.ts"
+import type { Environment } from "../src/Environment.ts"
 import { Inference, type InferenceError } from "../src/Inference.ts"
 import type { PackedBatch } from "../src/MicroBatch.ts"
+import * as Orchestrator from "../src/Orchestrator.ts"
 import * as Pipeline from "../src/Pipeline.ts"
 import * as Registry from "../src/Registry.ts"
 import type { Absent, Ended } from "../src/Rollout.ts"
@@ -95,3 +101,23 @@ is<Stream.Stream<PackedBatch, "source broke", "files">>()(
 
 const seats = Algorithm.bySeat({ proposer: Grpo.layer(), solver: Distil.layer({ teacher: "t" }) })
 is<Layer.Layer<Algorithm.Algorithm, InferenceError | StateError, Inference | State>>()(seats, true)
+
+// what the sources of a run need and fail with adds up, their frozen models included; scopes are the run's own
+declare const environment: Environment
+const frozen = Effect.flatMap(Endpoints, ({ connect }) =>
+  connect({ name: "big", base_url: ["http://localhost:8000/v1"], timeout_ms: 1, max_retries: 0 })
+)
+const mixed = Orchestrator.steps({
+  steps: 1,
+  sources: [
+    { environment, algorithm: Grpo.layer() },
+    { environment, algorithm: Rae.layer() },
+    { environment, algorithm: Opd.layer({ teacher: { name: "big", base_url: "http://localhost:8000/v1" } }) },
+    { environment, algorithm: Sft.layer(), model: frozen }
+  ]
+})
+const alone = Orchestrator.steps({ steps: 1, sources: [{ environment, algorithm: Grpo.layer() }] })
+type Loop = Stream.Stream.Context<typeof alone>
+is<Loop | Endpoints | State>()({} as Stream.Stream.Context<typeof mixed>, true)
+is<false>()({} as Scope.Scope extends Stream.Stream.Context<typeof mixed> ? true : false, true)
+is<Stream.Stream.Error<typeof alone> | InferenceError | StateError>()({} as Stream.Stream.Error<typeof mixed>, true)
