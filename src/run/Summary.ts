@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import type { RunDirectory } from "./Directory.ts"
 import * as MetricsFile from "./MetricsFile.ts"
 
-const mean = (values: ReadonlyArray<number>) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length)
+const mean = (values: ReadonlyArray<number>) => values.reduce((a, b) => a + b, 0) / values.length
 
 /** Writes `summary.json`; `begun` is when this part of the run began, in milliseconds. @category encoding */
 export const write = (directory: RunDirectory, rewards: ReadonlyArray<number>, begun: number) =>
