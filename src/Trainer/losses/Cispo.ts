@@ -1,6 +1,6 @@
 /**
  * CISPO, per token: −detach(clip(r, 1 − ε_low, 1 + ε_high))·A·ln p(trainer), where r is the trainer's over the sampler's
- * probability (MiniMax-M1, arXiv 2506.13585, §3.1). What is clipped is the weight of a token's gradient, so that no token
+ * probability (MiniMax-M1, arXiv 2506.13585). What is clipped is the weight of a token's gradient, so that no token
  * loses its gradient, however far its ratio has moved.
  */
 import * as Schema from "effect/Schema"
@@ -11,7 +11,7 @@ import { shares } from "./internal/shares.ts"
 const Config = Schema.Struct({
   /** ε_low: 1 is no lower bound, as in the paper */
   clip_low: nonNegative(1),
-  /** ε_high: 4, a weight of at most 5, is among those that ScaleRL (arXiv 2510.13786) works with; MiniMax-M1 names none */
+  /** ε_high: 4, a weight of at most 5; the paper tunes it and names none */
   clip_high: nonNegative(4)
 })
 
