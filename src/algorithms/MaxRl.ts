@@ -6,7 +6,7 @@
 import * as Effect from "effect/Effect"
 import * as Algorithm from "../Algorithm.ts"
 import * as Credit from "../Credit.ts"
-import { once } from "./internal/once.ts"
+import { ofNonNegative } from "./internal/nonNegative.ts"
 import { centred, checkGroup, mean, ofOneSeat } from "./internal/rewards.ts"
 
 /** MaxRL. @category algorithms */
@@ -15,21 +15,12 @@ export default Algorithm.define({
   actionLoss: "rl",
   check: checkGroup,
   hooks: () =>
-    Effect.map(once, (warn) => ({
-      scoreGroup: ofOneSeat((group) => {
+    Effect.map(
+      ofNonNegative("max_rl", (group) => {
         const rewards = group.map(({ reward }) => reward)
-        const negative = group.find(({ reward }) => reward < 0)
-        if (negative !== undefined) {
-          const none = Credit.counted(Credit.uniform(0), "max_rl/negative_reward")
-          return Effect.as(
-            warn(
-              `max_rl needs rewards of 0 or more, and "${negative.source}" gave ${negative.reward} (rollout ${negative.id}): such groups get no credit and are counted as max_rl/negative_reward; scale its rewards to [0, 1], or use grpo`
-            ),
-            group.map(() => none)
-          )
-        }
         const baseline = mean(rewards)
         return centred(rewards).map((difference) => Credit.uniform(baseline > 0 ? difference / baseline : 0))
-      })
-    }))
+      }),
+      (formula) => ({ scoreGroup: ofOneSeat(formula) })
+    )
 })
