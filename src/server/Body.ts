@@ -7,31 +7,22 @@ import * as Option from "effect/Option"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { found } from "../config/Decode.ts"
-import * as Shape from "../config/Shape.ts"
 import { inWords } from "../internal/inWords.ts"
 import { nearest } from "../internal/Nearest.ts"
+import * as Allowed from "./Allowed.ts"
 import { type ApiError, invalid } from "./ApiError.ts"
 
 /** Most bytes of one request: ten thousand tokens as ids take about 60,000. @category limits */
 export const maxBodyBytes = 32 * 1024 * 1024
 
-type Path = ReadonlyArray<string | number>
-
-const written = (path: Path): string =>
+const written = (path: Allowed.Path): string =>
   path.reduce<string>(
     (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),
     ""
   )
 
-const at = (value: unknown, path: Path): unknown =>
+const at = (value: unknown, path: Allowed.Path): unknown =>
   path.reduce<unknown>((here, key) => (here as Readonly<Record<string, unknown>> | undefined)?.[key], value)
-
-/** The innermost part of a path that the schema describes: the members of a union have no shape of their own. */
-const described = (shape: Shape.Shape, path: Path): Path => {
-  let known = path
-  while (known.length > 0 && Shape.at(shape, known) === undefined) known = known.slice(0, -1)
-  return known
-}
 
 const kind = (of: unknown): string => {
   if (of === null) return "null"
@@ -39,9 +30,8 @@ const kind = (of: unknown): string => {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text
 }
 
-const unknownKey = (shape: Shape.Shape, path: Path): string => {
-  const table = Shape.at(shape, path.slice(0, -1))
-  const close = table?._tag === "Table" ? nearest(String(path.at(-1)), table.keys.keys()) : undefined
+const unknownKey = (schema: Schema.Schema.AnyNoContext, path: Allowed.Path): string => {
+  const close = nearest(String(path.at(-1)), Allowed.at(schema, path.slice(0, -1)).keys)
   return `${written(path)}: unknown parameter${close === undefined ? "" : `; did you mean "${close}"?`}`
 }
 
@@ -52,24 +42,21 @@ interface Problem {
 
 /** One for each place that the schema describes. */
 const problems = (schema: Schema.Schema.AnyNoContext, body: unknown, error: ParseResult.ParseError) => {
-  const shape = Shape.make(schema)
   const byPlace = new Map<string, Problem>()
   for (const issue of ParseResult.ArrayFormatter.formatErrorSync(error)) {
     const whole = issue.path.map((key) => (typeof key === "number" ? key : String(key)))
     const param = written(whole)
     if (issue._tag === "Unexpected") {
-      byPlace.set(param, { param, text: unknownKey(shape, whole) })
+      byPlace.set(param, { param, text: unknownKey(schema, whole) })
       continue
     }
-    const path = described(shape, whole)
+    const { allowed, path } = Allowed.at(schema, whole)
     const place = written(path)
     if (byPlace.has(place)) continue
-    const here = Shape.at(shape, path)
-    const allowed = here?._tag === "Value" ? here.allowed : here?._tag === "List" ? "a list" : "an object"
     const what = issue._tag === "Missing" ? "missing" : `found ${kind(at(body, whole))}`
     byPlace.set(place, {
       param,
-      text: `${param}: ${what}, allowed ${path === whole ? "" : `as ${place} `}is ${allowed}`
+      text: `${param}: ${what}, allowed ${place === param ? "" : `as ${place} `}is ${allowed}`
     })
   }
   return Array.from(byPlace.values())
