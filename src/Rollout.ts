@@ -88,7 +88,7 @@ export const isAbsent = (ended: Ended): ended is Absent => ended._tag === "Absen
 
 /** Number of sampled tokens that can be trained: each once, and none without a token before it. @category guards */
 export const trainableTokens = ({ trace: { nodes } }: Pick<Rollout, "trace">): number => {
-  const ends = new Int32Array(nodes.length)
+  const ends: Array<number> = []
   let count = 0
   for (const [index, { mask, parent, tokenIds }] of nodes.entries()) {
     const start = parent === undefined ? 0 : ends[parent]!

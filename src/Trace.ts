@@ -238,17 +238,17 @@ export interface Branch {
 
 /** Every root-to-leaf path, in the order in which the leaves were added. @category branches */
 export const branches = ({ nodes }: Trace): ReadonlyArray<Branch> => {
-  const isParent = new Uint8Array(nodes.length)
-  for (const { parent } of nodes) if (parent !== undefined) isParent[parent] = 1
-  const seen = new Uint8Array(nodes.length)
+  const isParent: Array<boolean> = nodes.map(() => false)
+  for (const { parent } of nodes) if (parent !== undefined) isParent[parent] = true
+  const seen: Array<boolean> = nodes.map(() => false)
   const found: Array<Branch> = []
   for (let leaf = 0; leaf < nodes.length; leaf++) {
-    if (isParent[leaf] === 1) continue
+    if (isParent[leaf]) continue
     const path: Array<number> = []
     for (let at: number | undefined = leaf; at !== undefined; at = nodes[at]!.parent) path.push(at)
     path.reverse()
-    const own = path.findIndex((node) => seen[node] === 0)
-    for (const node of path) seen[node] = 1
+    const own = path.findIndex((node) => !seen[node])
+    for (const node of path) seen[node] = true
     found.push({ path, shared: own })
   }
   return found

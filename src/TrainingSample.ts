@@ -118,6 +118,11 @@ export const hasSignal = (sample: TrainingSample): boolean => {
   return false
 }
 
+const hasZeroAdvantage = (sample: TrainingSample, advantages: Float32Array): boolean => {
+  for (let i = 1; i < advantages.length; i++) if (advantages[i] === 0 && isRl(sample, i)) return true
+  return false
+}
+
 /**
  * Takes `rl` members whose advantage is 0 out of the component, so that they do not count in its mean; undefined when no
  * member of any component is left. A sample without such members comes back as it is.
@@ -127,8 +132,7 @@ export const hasSignal = (sample: TrainingSample): boolean => {
 export const pruneZeroAdvantage = (sample: TrainingSample): TrainingSample | undefined => {
   const { advantages, mask } = sample
   if (advantages === undefined) return sample
-  const zero = (i: number) => isRl(sample, i) && advantages[i] === 0
-  if (!mask.some((_, i) => i > 0 && zero(i))) return sample
+  if (!hasZeroAdvantage(sample, advantages)) return sample
   const rlWeights = Float32Array.from(mask, (_, i) =>
     i > 0 && isRl(sample, i) && advantages[i] !== 0 ? (sample.rlWeights?.[i] ?? 1) : 0
   )
@@ -272,15 +276,15 @@ export const ofBranches = (scored: {
   readonly rollout: Rollout
   readonly credit: Credit
 }): Either.Either<ReadonlyArray<BranchSample>, CreditConflict | InvalidSample> =>
-  Either.gen(function* () {
-    const { credit, rollout } = scored
-    const pieces = yield* layOut(rollout, credit)
+  Either.flatMap(layOut(scored.rollout, scored.credit), (pieces) => {
     const branches: Array<BranchSample> = []
-    for (const branch of Trace.branches(rollout.trace)) {
-      const sample = layBranch(rollout, pieces, branch)
-      branches.push({ branch, sample: hasMembers(sample) ? yield* settle(sample) : undefined })
+    for (const branch of Trace.branches(scored.rollout.trace)) {
+      const sample = layBranch(scored.rollout, pieces, branch)
+      const settled = hasMembers(sample) ? settle(sample) : Either.right(undefined)
+      if (Either.isLeft(settled)) return Either.left(settled.left)
+      branches.push({ branch, sample: settled.right })
     }
-    return branches
+    return Either.right(branches)
   })
 
 /**

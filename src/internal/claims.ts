@@ -52,18 +52,11 @@ const piecesOf = (
       return Either.left(`${values.length} values for ${sampled} sampled tokens`)
     }
     const parts = typeof values === "number" ? undefined : spread(nodes, values)
-    return Either.right(
-      nodes.flatMap((node, index) =>
-        node.sampled
-          ? [
-              [
-                index,
-                { stream, values: parts === undefined ? values : parts[index]!, where: node.mask, writer }
-              ] as const
-            ]
-          : []
-      )
-    )
+    const pieces: Array<readonly [number, Piece]> = []
+    for (const [index, node] of nodes.entries()) {
+      if (node.sampled) pieces.push([index, { stream, values: parts?.[index] ?? values, where: node.mask, writer }])
+    }
+    return Either.right(pieces)
   }
   const node = nodes[over]
   if (node === undefined) return Either.left(`there is no message ${over}; the trace has ${nodes.length}`)

@@ -18,22 +18,21 @@ export const inDispatchOrder =
     Stream.suspend(() => {
       const early = new Map<number, Ended>()
       let next = first
-      const take = (ended: Ended) => {
-        const { id, sequence, source } = plannedOf(ended)
-        if (sequence < next || early.has(sequence)) {
-          return Effect.dieMessage(`source "${source}": rollout ${id} is the second of sequence number ${sequence}`)
+      const take = (chunk: Iterable<Ended>) => {
+        for (const ended of chunk) {
+          const { id, sequence, source } = plannedOf(ended)
+          if (sequence < next || early.has(sequence)) {
+            return Effect.dieMessage(`source "${source}": rollout ${id} is the second of sequence number ${sequence}`)
+          }
+          early.set(sequence, ended)
         }
-        early.set(sequence, ended)
-        return Effect.void
-      }
-      const due = () => {
         const out: Array<Ended> = []
         for (let ended = early.get(next); ended !== undefined; ended = early.get(next)) {
           early.delete(next)
           next++
           out.push(ended)
         }
-        return Chunk.unsafeFromArray(out)
+        return Effect.succeed(Chunk.unsafeFromArray(out))
       }
       const rest = () => {
         const held = Array.from(early).sort(([a], [b]) => a - b)
@@ -41,7 +40,7 @@ export const inDispatchOrder =
         return held.map(([, ended]) => ended)
       }
       return Stream.concat(
-        Stream.mapChunksEffect(self, (chunk) => Effect.map(Effect.forEach(chunk, take, { discard: true }), due)),
+        Stream.mapChunksEffect(self, take),
         Stream.suspend(() => Stream.fromIterable(rest()))
       )
     })

@@ -50,7 +50,10 @@ export const score = <E, R>(self: Stream.Stream<Ended, E, R>): Stream.Stream<Sco
             later.push(
               Effect.exit(credit).pipe(
                 Effect.map((exit) => [settle(item, exit)]),
-                Effect.withSpan("Algorithm.scoreRollout", { attributes: { algorithm: type, rollout: item.id } })
+                Effect.withSpan("Algorithm.scoreRollout", {
+                  attributes: { algorithm: type, rollout: item.id },
+                  captureStackTrace: false
+                })
               )
             )
           } else now.push(settle(item, known))

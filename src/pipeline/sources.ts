@@ -63,11 +63,16 @@ type Sampled<S extends Source<unknown, unknown, unknown, unknown>> = Stream.Stre
   Exclude<Stream.Stream.Context<S["rollouts"]>, Algorithm> | Layer.Layer.Context<S["algorithm"]>
 >
 
-/** Sources with different algorithms in one stream. One that fails ends them all. @category stages */
+/**
+ * Sources with different algorithms in one stream. One that fails ends them all. What is scored waits with its sources, as
+ * rollouts, and not here, where it is laid out and larger.
+ *
+ * @category stages
+ */
 export const merge = <const Sources extends ReadonlyArray<Source<unknown, unknown, unknown, unknown>>>(
   ...sources: Sources
 ): Sampled<Sources[number]> =>
   Stream.mergeAll(
     sources.map((source) => sampled(source)),
-    { concurrency: "unbounded" }
+    { concurrency: "unbounded", bufferSize: 1 }
   ) as Sampled<Sources[number]>

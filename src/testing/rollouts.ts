@@ -120,15 +120,20 @@ export function* many(total: number, options: ManyOptions = {}): Generator<Rollo
   const ids = Array.from({ length: tokens }, (_, i) => i)
   const prompt = tokens >> 2
   const trace = conversation(node("user", ids.slice(0, prompt)), node("assistant", ids.slice(prompt)))
+  const one = rollout({ source, trace })
   const groups = Math.ceil(total / groupSize)
   let sequence = 0
   for (let block = 0; block < groups; block += open) {
     for (let member = 0; member < groupSize; member++) {
       for (let g = block; g < Math.min(groups, block + open) && sequence < total; g++) {
-        const id = `${source}/g${g}`
+        const example = `${source}/g${g}`
+        const id = `${example}/${member}`
         const reward = (member * 7 + g) % 3
-        const group = { id, size: groupSize }
-        yield rollout({ id: `${id}/${member}`, sequence: sequence++, source, example: id, group, trace, reward })
+        const [group, episode] = [
+          { id: example, size: groupSize },
+          { id, size: 1 }
+        ]
+        yield { ...one, id, sequence: sequence++, example, group, episode, reward }
       }
     }
   }

@@ -40,7 +40,10 @@ export const stage =
         const settle = (entry: Ledger.Entry, credits: Effect.Effect<ReadonlyArray<Credit>, SE>) =>
           Effect.exit(credits).pipe(
             Effect.map((exit) => ledger.settle(entry, exit)),
-            Effect.withSpan("DependentSet.score", { attributes: { rule: rule.name, set: entry.key } })
+            Effect.withSpan("DependentSet.score", {
+              attributes: { rule: rule.name, set: entry.key },
+              captureStackTrace: false
+            })
           )
         const life = (entry: Ledger.Entry) =>
           Effect.zipRight(

@@ -39,8 +39,9 @@ export interface Booked {
 
 interface Pending {
   readonly scored: Scored
-  /** credit by set, in the order in which the rule names them, whichever opens first */
-  readonly credits: Map<string, Credit.Credit>
+  /** keys of its sets in the order in which the rule names them, and the credit of each, whichever opens first */
+  readonly keys: ReadonlyArray<string>
+  readonly credits: Array<Credit.Credit>
   sets: number
   failed: Reason | undefined
 }
@@ -63,7 +64,7 @@ const progress = ({ absent, key, members, size }: Entry): Progress => ({ key, si
 
 const withCredits = ({ credits, scored }: Pending): Scored => {
   let credit = scored.credit
-  for (const one of credits.values()) credit = Credit.combine(credit, one)
+  for (const one of credits) credit = Credit.combine(credit, one)
   return { _tag: "Scored", rollout: scored.rollout, credit }
 }
 
@@ -108,16 +109,14 @@ export const make = (rule: Rule): Ledger => {
       return
     }
     const memberships = named.right
-    const credits = new Map<string, Credit.Credit>()
-    let sets = 0
+    const keys: Array<string> = []
     for (const membership of memberships) {
       const entry = find(membership, seen)
       if (item._tag === "Absent") entry.absent++
       else if (entry.opened !== undefined) entry.late++
       else {
         entry.members.push(item.rollout)
-        credits.set(entry.key, Credit.empty)
-        sets++
+        keys.push(entry.key)
       }
       const whole = entry.members.length + entry.absent + entry.late >= entry.size
       if (whole) entries.delete(entry.key)
@@ -127,8 +126,11 @@ export const make = (rule: Rule): Ledger => {
       }
     }
     if (item._tag === "Absent" || memberships.length === 0) final.push(item)
-    else if (sets === 0) final.push(absent(planned, { _tag: "Late", set: memberships[0]!.key }))
-    else pending.set(planned.id, { scored: item, credits, sets, failed: undefined })
+    else if (keys.length === 0) final.push(absent(planned, { _tag: "Late", set: memberships[0]!.key }))
+    else {
+      const credits = keys.map(() => Credit.empty)
+      pending.set(planned.id, { scored: item, keys, credits, sets: keys.length, failed: undefined })
+    }
   }
 
   return {
@@ -159,7 +161,7 @@ export const make = (rule: Rule): Ledger => {
           mine.failed ??= { _tag: "Incomplete", set: entry.key, missing }
         } else if (entry.broken !== undefined) {
           mine.failed ??= failed(rollout, entry.broken).reason
-        } else if (Exit.isSuccess(credits)) mine.credits.set(entry.key, credits.value[i]!)
+        } else if (Exit.isSuccess(credits)) mine.credits[mine.keys.indexOf(entry.key)] = credits.value[i]!
         else mine.failed ??= failed(rollout, credits.cause).reason
         mine.sets--
         if (mine.sets > 0) return
