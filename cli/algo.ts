@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { didYouMean } from "../src/internal/Nearest.ts"
 import { type Ended, plannedOf } from "../src/Rollout.ts"
-import type { Explanation } from "../src/testing/Explanation.ts"
+import { componentName, type Explanation } from "../src/testing/Explanation.ts"
 import { Output } from "./Output.ts"
 import { lazily } from "./options.ts"
 import { Runs } from "./Runs.ts"
@@ -136,8 +136,8 @@ const explain = Command.make("explain", options, ({ algo, config, files, json, r
   })
 ).pipe(Command.withDescription("Says of every token of a run's rollouts what the algorithm does with it, and why."))
 
-/** What each built-in algorithm is, in a line. */
-const about: Readonly<Record<string, string>> = {
+/** What each built-in algorithm is, in a line. @category texts */
+export const about: Readonly<Record<string, string>> = {
   grpo: "reward less the mean reward of the group",
   max_rl: "reward less the mean reward of the group, over that mean",
   rae: "reward less what the seat has earned so far",
@@ -153,8 +153,13 @@ const list = Command.make("list", {}, () =>
     const { write, written } = yield* Output
     const algorithms = yield* (yield* Runs).algorithms
     const rows = [
-      ["type", "loss on actions", "waits for", "advantage or target"],
-      ...algorithms.map(({ actionLoss, dependsOn, type }) => [type, actionLoss, dependsOn.name, about[type] ?? ""])
+      ["type", "loss on actions", "waits for", "what it goes by"],
+      ...algorithms.map(({ actionLoss, dependsOn, type }) => [
+        type,
+        componentName(actionLoss),
+        dependsOn.name === "self" ? "nothing" : `its ${dependsOn.name}`,
+        about[type] ?? ""
+      ])
     ]
     const widths = [0, 1, 2].map((column) => Math.max(...rows.map((row) => row[column]!.length)))
     for (const row of rows) {

@@ -107,7 +107,8 @@ export const explaining = ({ algorithm, maxSequenceLength, model, rollouts, toke
     const provided = Layer.mergeAll(
       layerWhenAsked(directory, maxSequenceLength),
       Layer.succeed(State.State, state),
-      OpenAi.layer()
+      // Who asks sits and waits: a teacher is up, or it is said at once that it is not.
+      OpenAi.layer({ readyTimeoutMs: 0 })
     ).pipe(Layer.provideMerge(layerText(directory)))
     const explanation = yield* explain(Layer.provide(layer, provided), rollouts, {
       tokenizer: reader,

@@ -7,6 +7,9 @@ export type Component = "rl" | "ce" | "refKl"
 /** Every component, in the order in which they are shown. @category model */
 export const components: ReadonlyArray<Component> = ["rl", "ce", "refKl"]
 
+/** A component as configurations and metrics spell it. @category getters */
+export const componentName = (component: Component): string => (component === "refKl" ? "ref_kl" : component)
+
 /** What one component of the loss does with a token. @category model */
 export interface Term {
   readonly component: Component

@@ -1,6 +1,7 @@
 /** An explanation as a table that people read: neighbours of one fate are one row. */
 import {
   type Component,
+  componentName,
   components,
   type ExplainedBranch,
   type ExplainedRollout,
@@ -105,7 +106,7 @@ const rowsOf = (run: ReadonlyArray<ExplainedToken>): ReadonlyArray<Row> => {
     role,
     sampled: sampled ? "yes" : "no",
     text: textOf(run),
-    loss: terms[0]?.component ?? "-",
+    loss: terms[0] === undefined ? "-" : componentName(terms[0].component),
     weight: terms[0] === undefined ? "" : short(terms[0].weight),
     credit: creditOf(run, 0),
     reason
@@ -117,7 +118,7 @@ const rowsOf = (run: ReadonlyArray<ExplainedToken>): ReadonlyArray<Row> => {
       role: "",
       sampled: "",
       text: "",
-      loss: component,
+      loss: componentName(component),
       weight: short(weight),
       credit: creditOf(run, i + 1),
       reason: ""
@@ -172,18 +173,20 @@ export const rolloutTable = (rollout: ExplainedRollout, options: TableOptions = 
   return lines
 }
 
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`
+
 /** What each component trains, as lines. @category rendering */
 export const totalsTable = ({ algorithm, rollouts, tokens, totals }: Explanation): ReadonlyArray<string> => {
   const absent = rollouts.filter((rollout) => rollout.absent !== undefined).length
-  const counting = `${rollouts.length} rollouts${absent === 0 ? "" : `, of which ${absent} do not count`}`
+  const counting = `${counted(rollouts.length, "rollout")}${absent === 0 ? "" : `, of which ${absent} not counting`}`
   const used = components.filter((component) => totals[component].tokens > 0)
   const width = Math.max(0, ...used.map((component) => String(totals[component].tokens).length))
   return [
-    `${algorithm}: ${counting}, ${tokens} tokens`,
+    `${algorithm}: ${counting}, ${counted(tokens, "token")}`,
     ...(used.length === 0 ? ["  nothing is trained"] : []),
     ...used.map((component) => {
       const { tokens, weight } = totals[component]
-      return `  ${component.padEnd(5)}  ${String(tokens).padStart(width)} tokens, weights sum to ${short(weight)}`
+      return `  ${componentName(component).padEnd(6)}  ${String(tokens).padStart(width)} tokens, weights sum to ${short(weight)}`
     })
   ]
 }

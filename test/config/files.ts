@@ -9,6 +9,7 @@ export const files = (texts: Readonly<Record<string, string | Uint8Array>>) =>
   Layer.merge(
     Path.layer,
     FileSystem.layerNoop({
+      exists: (path) => Effect.succeed(path in texts),
       readFile: (path) => {
         const text = texts[path]
         return text === undefined

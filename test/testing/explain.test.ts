@@ -206,8 +206,8 @@ describe("table", () => {
       )
       assert.deepStrictEqual(Testing.totalsTable(found), [
         "echo: 2 rollouts, 66 tokens",
-        "  rl     40 tokens, weights sum to 40",
-        "  ce      4 tokens, weights sum to 0.4"
+        "  rl      40 tokens, weights sum to 40",
+        "  ce       4 tokens, weights sum to 0.4"
       ])
     })
   )
