@@ -3,7 +3,6 @@ import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import type { RunsService } from "../../cli/Runs.ts"
 import * as Config from "../../src/Config.ts"
-import { registry } from "../../src/Run.ts"
 import { files } from "../config/files.ts"
 import { run, runs, stepReport } from "./kit.ts"
 
@@ -234,18 +233,6 @@ describe("primerl plan", () => {
       const { code, out } = yield* run(["plan", "s.toml"], { "s.toml": sft })
       expect(code).toBe(0)
       expect(out).toContain("sequences in all    12800")
-    })
-  )
-})
-
-describe("primerl algo list", () => {
-  it.effect("says of every built-in algorithm what it is", () =>
-    Effect.gen(function* () {
-      const { code, out } = yield* run(["algo", "list"], {})
-      expect(code).toBe(0)
-      for (const type of registry.known) {
-        expect(out).toMatch(new RegExp(`^${type} +(rl|ce|refKl) +(self|group) +\\w.+$`, "m"))
-      }
     })
   )
 })
