@@ -3,6 +3,8 @@
  * types; nothing of vitest is loaded.
  */
 import * as Effect from "effect/Effect"
+// for its types alone: a compilation that has no test in it knows vitest by this line
+import type {} from "vitest"
 import { type Reason, explain as reasonInWords } from "../Rollout.ts"
 import { type Component, components, type ExplainedRollout } from "./Explanation.ts"
 import type { PropertyOptions, Subject } from "./Property.ts"
