@@ -166,12 +166,11 @@ export const check = (sample: TrainingSample): Either.Either<TrainingSample, Inv
       return invalid(sample, name, `${stream.length} entries for ${length} tokens`)
     }
   }
-  const { advantages, referenceLogprobs } = sample
-  for (let i = 1; i < length && (advantages === undefined || referenceLogprobs === undefined); i++) {
-    if (advantages === undefined && isRl(sample, i)) return invalid(sample, "advantages", withoutAdvantage(i))
-    if (referenceLogprobs === undefined && isRefKl(sample, i)) {
-      return invalid(sample, "referenceLogprobs", withoutReference(i))
-    }
+  const advantageless = sample.advantages === undefined
+  const referenceless = sample.referenceLogprobs === undefined && sample.refKlWeights !== undefined
+  for (let i = 1; i < length && (advantageless || referenceless); i++) {
+    if (advantageless && isRl(sample, i)) return invalid(sample, "advantages", withoutAdvantage(i))
+    if (referenceless && isRefKl(sample, i)) return invalid(sample, "referenceLogprobs", withoutReference(i))
   }
   return Either.right(sample)
 }
