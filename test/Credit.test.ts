@@ -40,6 +40,19 @@ describe("Credit", () => {
     expect(credit.claims.every(({ writer }) => writer === "mine")).toBe(true)
   })
 
+  it("adds what is counted up, by name", () => {
+    const twice = Credit.counted(Credit.counted(Credit.uniform(1), "cut"), "cut")
+    expect(Credit.combine(twice, Credit.counted(Credit.counted(Credit.empty, "cut"), "late")).counts).toEqual({
+      cut: 3,
+      late: 1
+    })
+  })
+
+  it("by signs what nobody has signed, and no claim twice", () => {
+    const signed = Credit.by(Credit.combine(Credit.by(Credit.uniform(1), "first"), Credit.actions("ce")), "second")
+    expect(signed.claims.map(({ writer }) => writer)).toEqual(["first", "second", "second"])
+  })
+
   it("perTurn wants one advantage for each turn", () => {
     const two = rollout(node(undefined, false), node(0, true), node(1, false), node(2, true))
     expect(Credit.perTurn(two, [1, -1]).claims.map(({ over, values }) => [over, values])).toEqual([

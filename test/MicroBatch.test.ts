@@ -303,8 +303,17 @@ describe("streams", () => {
 
   it("PACK-04: every stream of a pack is as long as its tokens, and a sample with a short stream is refused", () => {
     const samples = [4, 3, 2].map((length, index) => sample(index, length))
-    const batch = MicroBatch.pack(samples, { maxSequenceLength: 9 }).microBatches[0]![0]!
-    expect(batch.logprobs.length).toBe(9)
+    const weighted = samples.map((one) => ({
+      ...one,
+      logprobs: Float32Array.from(one.tokenIds, (id) => -id),
+      referenceLogprobs: full(one.mask.length, -1),
+      rlWeights: full(one.mask.length, 0.5),
+      ceWeights: full(one.mask.length, 0.25),
+      refKlWeights: full(one.mask.length, 1)
+    }))
+    const batch = MicroBatch.pack(weighted, { maxSequenceLength: 9 }).microBatches[0]![0]!
+    for (const name of TrainingSample.streamNames) expect(batch[name]!.length, name).toBe(9)
+    expect([...batch.logprobs]).toEqual(Array.from(batch.tokenIds, (id) => -id))
     const short = sample(0, 4, { logprobs: full(3, -1) })
     expect(() => MicroBatch.pack([short], { maxSequenceLength: 9 })).toThrow("stream logprobs: 3 entries for 4 tokens")
   })

@@ -1,8 +1,11 @@
 import * as Either from "effect/Either"
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
+import * as Credit from "../src/Credit.ts"
 import * as Message from "../src/Message.ts"
 import * as Trace from "../src/Trace.ts"
+import * as TrainingSample from "../src/TrainingSample.ts"
+import { rollout } from "../src/testing/index.ts"
 
 const user = (content: string): Message.Message => ({ role: "user", content })
 const assistant = (content: string | null, more: Partial<Message.AssistantMessage> = {}): Message.AssistantMessage => ({
@@ -35,6 +38,11 @@ const commit = (trace: Trace.Trace, messages: ReadonlyArray<Message.Message>, tu
 const branchIds = (trace: Trace.Trace) => Trace.branches(trace).map((branch) => [...Trace.tokenIds(trace, branch)])
 const nodeIds = (trace: Trace.Trace) => trace.nodes.map((node) => [...node.tokenIds])
 const masks = (trace: Trace.Trace) => trace.nodes.map((node) => [...node.mask])
+/** What is trained of a trace, branch by branch. */
+const trainedOf = (trace: Trace.Trace) =>
+  Either.getOrThrow(TrainingSample.make({ rollout: rollout({ trace }), credit: Credit.uniform(1) })).map(
+    ({ logprobs, mask, tokenIds }) => ({ tokenIds: [...tokenIds], mask: [...mask], logprobs: [...logprobs] })
+  )
 
 const u1 = user("u1")
 const a1 = assistant("a1")
@@ -120,6 +128,18 @@ describe("turns", () => {
     const trained = two.nodes.map((node) => node.mask.reduce((sum, bit) => sum + bit, 0)).filter((count) => count > 0)
     expect(Trace.branches(two).length).toBe(2)
     expect(trained).toEqual([4, 3])
+    expect(trainedOf(two)).toEqual([
+      {
+        tokenIds: [1, 2, 3, 4, 5, 11, 12, 13, 14],
+        mask: [0, 0, 0, 0, 0, 1, 1, 1, 1],
+        logprobs: [0, 0, 0, 0, 0, -0.5, -1, -1.5, -2]
+      },
+      {
+        tokenIds: [1, 2, 3, 4, 5, 13, 14, 6, 7, 21, 22, 23],
+        mask: [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1],
+        logprobs: [0, 0, 0, 0, 0, 0, 0, 0, 0, -0.5, -1, -1.5]
+      }
+    ])
   })
 
   it("TOK-08: a response whose log-probabilities are not one per id is refused", () => {
@@ -151,6 +171,13 @@ describe("turns", () => {
     const resumed = commit(Trace.empty, [u1], turn([1], [1], [4, 5, 6, 7, 8, 9, 10, 11], a1, { resumedTokens: 5 }))
     expect([...resumed.nodes[1]!.mask]).toEqual([0, 0, 0, 0, 0, 1, 1, 1])
     expect([...resumed.nodes[1]!.logprobs]).toEqual([-3, -3.5, -4])
+    expect(trainedOf(resumed)).toEqual([
+      {
+        tokenIds: [1, 4, 5, 6, 7, 8, 9, 10, 11],
+        mask: [0, 0, 0, 0, 0, 0, 1, 1, 1],
+        logprobs: [0, 0, 0, 0, 0, 0, -3, -3.5, -4]
+      }
+    ])
   })
 
   it("a close that a bridge puts in belongs to the next message", () => {

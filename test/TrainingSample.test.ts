@@ -123,6 +123,28 @@ describe("one branch", () => {
     expect(ce({ tool: 0.1, assistant: 0.3 })).toEqual([0, 0, 0, 0, 0.1, 0.1, 0, 0])
   })
 
+  it("weighs every observation between two actions, not the one after the action alone", () => {
+    const twoAnswers = rollout(
+      node(undefined, "user", [1]),
+      node(0, "tool", [2]),
+      node(1, "assistant", [3], [1]),
+      node(2, "tool", [4]),
+      node(3, "tool", [5]),
+      node(4, "tool", [6]),
+      node(5, "assistant", [7], [1])
+    )
+    const { ceWeights } = one(twoAnswers, Credit.uniform(1), Credit.onRoles(twoAnswers, { tool: 0.1 }))
+    expect(tenths(ceWeights)).toEqual([0, 0, 0, 0.1, 0.1, 0.1, 0])
+  })
+
+  it("takes advantages token by token, and none where nothing was sampled", () => {
+    const closed = rollout(node(undefined, "user", [1, 2]), node(0, "assistant", [3, 4, 5], [0, 1, 0]))
+    const perToken: Credit.Credit = {
+      claims: [{ stream: "advantages", over: 1, values: Float32Array.of(7, 0.5, 9), writer: "a" }]
+    }
+    expect(list(one(closed, perToken).advantages)).toEqual([0, 0, 0, 0.5, 0])
+  })
+
   it("never trains the first token, which has no context", () => {
     const bare = rollout(node(undefined, "assistant", [1, 2], [1, 1]))
     const sample = one(bare, Credit.uniform(1), Credit.actions("ce"))
@@ -271,6 +293,8 @@ describe("signal", () => {
     ["no zero", [0, 0.5, 0.5], {}, undefined],
     ["zeros beside ce", [0, 0, 0], { ceWeights: [0, 0.1, 0] }, [0, 0, 0]],
     ["no advantages", undefined, {}, undefined],
+    ["zeros beside refKl", [0, 0, 0], { refKlWeights: [0, 1, 0] }, [0, 0, 0]],
+    ["a zero among weights", [0, 0, 0.5], { rlWeights: [0, 2, 0.25] }, [0, 0, 0.25]],
     ["rl switched off", [0, 0, 1], { rlWeights: [0, 0, 0], refKlWeights: [0, 1, 1] }, [0, 0, 0]]
   ])("zero-advantage members leave rl: %s", (_, advantages, weights, expected) => {
     const before = sample(advantages, weights)
@@ -290,5 +314,7 @@ describe("signal", () => {
     expect(list(pruned.rlWeights)).toEqual(new Array(8).fill(0))
     expect(tenths(pruned.ceWeights)).toEqual([0, 0, 0, 0, 0.1, 0.1, 0, 0])
     expect(TrainingSample.hasSignal(one(seen, Credit.uniform(1e-9)))).toBe(true)
+    const distilled = sample([0, 0, 0], { refKlWeights: [0, 1, 0], referenceLogprobs: [0, -1, 0] })
+    expect(TrainingSample.hasSignal(distilled)).toBe(true)
   })
 })

@@ -62,6 +62,7 @@ describe("by hand", () => {
     const members = ofRatios(ratios, advantages)
     expect(masks(loss, members)).toEqual([true, false, false, true, false, false])
     expect(loss.metrics!(members)).toEqual({ is_clipped_low: 1 / 6, is_clipped_high: 1 / 6 })
+    expect(masks(loss, ofRatios([0.1, 9], [0, 0]))).toEqual([false, false])
   })
 
   it("cispo: the weight is clipped, the gradient stays", () => {
@@ -258,6 +259,24 @@ describe("the native kernel computes the formula", () => {
   )
 })
 
+describe("a trust region without width", () => {
+  it.each([
+    RlLoss.make(Dppo, { dppo_mask_low: 0, dppo_mask_high: 0, kl_tau: 0 }),
+    RlLoss.make(Ipo, { ipo_threshold: 0, kl_tau: 0 }),
+    RlLoss.make(PpoClip, { clip_low: 0, clip_high: 0 }),
+    RlLoss.make(Cispo, { clip_low: 0, clip_high: 0 }),
+    RlLoss.make(Icepop, { mask_low: 1, mask_high: 1 })
+  ])("$type: still trains what the policy itself sampled, and its kernel does", (loss) => {
+    const members = ofRatios([1, 1], [1, -2])
+    const total = evaluate(loss, members).total
+    expect(total).toBeCloseTo(loss.type === "cispo" ? -1 : 1, 12)
+    expect(Array.from(evaluate(loss, members).gradient)).toEqual([-1, 2])
+    const { kernel } = kernelAndFormula(loss, members)
+    expect(kernel.rl * counts.rl).toBeCloseTo(total, 6)
+    for (const [i, slope] of [-1, 2].entries()) expect(kernel.gradient[i + 1]! * counts.rl).toBeCloseTo(slope, 6)
+  })
+})
+
 describe("NUM-01: a ratio that overflows", () => {
   const far = (advantage: number) => ofRatios([1.1, 1], [1, advantage])
   const overflowing = (advantage: number) => {
@@ -276,6 +295,13 @@ describe("NUM-01: a ratio that overflows", () => {
       for (const slope of Array.from(gradient)) expect(Number.isFinite(slope)).toBe(true)
     }
   )
+
+  it("gspo: is skipped where the advantage is 0, even where that of the whole sequence does", () => {
+    const members = ofRatios([1], [0])
+    members.inference[0] = -1000
+    const { gradient, total } = evaluate(losses.gspo, members)
+    expect([Math.abs(total), Math.abs(gradient[0]!)]).toEqual([0, 0])
+  })
 
   it.each(bounded.map((loss) => [loss.type, loss] as const))(
     "%s: is bounded where it would be pushed on",

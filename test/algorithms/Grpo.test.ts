@@ -73,7 +73,8 @@ describe("Grpo", () => {
         Array(8).fill(0.2),
         Array(10).fill(0.7),
         Array(8).fill(0.95),
-        Array(3).fill(0.3)
+        Array(3).fill(0.3),
+        Array(16).fill(0.25)
       ]
       for (const rewards of flat) {
         assert.deepStrictEqual(
@@ -241,6 +242,15 @@ describe("Grpo with a length penalty", () => {
       assert.deepStrictEqual(yield* valuesOf(byInput, only({ input: 0.25 })), [0.123762, -0.123762])
       const byTurns = withTrace(group([1, 1]), [lengths(4, 1, 1), lengths(4, 1, 4)])
       assert.deepStrictEqual(yield* valuesOf(byTurns, only({ turns: 0.25 })), [0.09375, -0.09375])
+    })
+  )
+
+  it.effect("a length that no rollout has is held to 1: nothing is divided by 0, and no share of a token is one", () =>
+    Effect.gen(function* () {
+      const bare = conversation(node("assistant", [2, 2, 2]))
+      assert.deepStrictEqual(yield* valuesOf(withTrace(group([1, 1]), [bare, bare]), only({ input: 0.25 })), [0, 0])
+      const one = withTrace(group([1, 1]), [bare, lengths(3, 1)])
+      assert.deepStrictEqual(yield* valuesOf(one, only({ input: 0.25 })), [0.125, -0.125])
     })
   )
 

@@ -55,6 +55,17 @@ describe("HierarchicalGrpo", () => {
     })
   )
 
+  it.effect("two seats that are compared within their episode are not compared with each other", () =>
+    Effect.gen(function* () {
+      const seats = Testing.episodes([
+        { solver: [1, 0], checker: [5, 3] },
+        { solver: [1, 1], checker: [0, 4] }
+      ])
+      const both = HierarchicalGrpo.layer({ episode_agents: ["solver", "checker"] })
+      assert.deepStrictEqual(Object.values(yield* advantagesOf(seats, both)), [0.5, -0.5, 1, -1, 0, 0, -2, 2])
+    })
+  )
+
   it.effect("the numbers of two proposals with two solvers each", () =>
     Effect.gen(function* () {
       const two = proposals({ A: { proposed: 0, solved: [1, 0] }, B: { proposed: 0, solved: [0, 0] } })
