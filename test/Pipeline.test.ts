@@ -3,6 +3,7 @@ import { Cause, Deferred, Effect, Exit, Fiber, Layer, Mailbox, Queue, Ref, Schem
 import * as FastCheck from "effect/FastCheck"
 import * as Algorithm from "../src/Algorithm.ts"
 import Grpo from "../src/algorithms/Grpo.ts"
+import Rae from "../src/algorithms/Rae.ts"
 import Sft from "../src/algorithms/Sft.ts"
 import * as Credit from "../src/Credit.ts"
 import * as DependentSet from "../src/DependentSet.ts"
@@ -77,9 +78,16 @@ describe("inDispatchOrder", () => {
 
   it.effect("two rollouts of one sequence number stop the run", () =>
     Effect.gen(function* () {
-      const exit = yield* Effect.exit(ordered([all[0]!, rollout({ id: "twin", sequence: 0 })]))
-      assert(Exit.isFailure(exit))
-      assert.include(Cause.pretty(exit.cause), 'source "mock": rollout twin is the second of sequence number 0')
+      const twin = rollout({ id: "twin", sequence: 0 })
+      // At once, and long after the first has gone on.
+      for (const ended of [
+        [all[0]!, twin],
+        [...all, twin]
+      ]) {
+        const exit = yield* Effect.exit(ordered(ended))
+        assert(Exit.isFailure(exit))
+        assert.include(Cause.pretty(exit.cause), 'source "mock": rollout twin is the second of sequence number 0')
+      }
     })
   )
 
@@ -244,6 +252,29 @@ describe("admit", () => {
     })
   )
 
+  it.effect(
+    "groups of one name in two sources are two groups, and one that nobody came out of is not asked about",
+    () =>
+      Effect.gen(function* () {
+        const asked: Array<ReadonlyArray<string>> = []
+        const all: Pipeline.Gate = {
+          name: "all",
+          admits: (members) => asked.push(members.map(({ rollout: { reward, source } }) => `${source} ${reward}`)) > 0
+        }
+        const of = (source: string, rewards: ReadonlyArray<number>) => group(rewards, { source, group: "g" })
+        const [math, chess] = [of("math", [1, 0]), of("chess", [0.25, 0.75])]
+        const gone = of("lost", [1, 0]).map((one) => absent(one, { _tag: "Cancelled", why: "stale" }))
+        const items = [...(yield* sampled(math)), ...(yield* sampled(chess))]
+        const arriving = [items[0]!, items[2]!, ...gone, items[3]!, items[1]!]
+        const out = yield* Stream.fromIterable(arriving).pipe(Pipeline.admit([all]), collect)
+        assert.deepStrictEqual(asked, [
+          ["chess 0.25", "chess 0.75"],
+          ["math 1", "math 0"]
+        ])
+        assert.lengthOf(out, 6)
+      })
+  )
+
   it.effect("gates are asked in order, effects too, and only until one declines", () =>
     Effect.gen(function* () {
       const asked: Array<string> = []
@@ -332,6 +363,24 @@ describe("sources", () => {
           .sort()
       assert.deepStrictEqual(ofMath(mixed), ofMath(alone))
     })
+  )
+
+  it.effect("two sources of one stateful algorithm each have their own state, under their names", () =>
+    Effect.gen(function* () {
+      const of = (source: string, rewards: ReadonlyArray<number>) =>
+        Pipeline.source({
+          name: source,
+          algorithm: Rae.layer({ decay: 0.5 }),
+          rollouts: Stream.fromIterable(
+            rewards.map((reward, sequence) => rollout({ id: `${source}/${sequence}`, source, sequence, reward }))
+          )
+        })
+      yield* Stream.runDrain(Pipeline.merge(of("chess", [1, 1]), of("go", [-1])))
+      assert.deepStrictEqual(yield* (yield* State.State).snapshot, {
+        "chess/baselines": { policy: 0.75 },
+        "go/baselines": { policy: -0.5 }
+      })
+    }).pipe(Effect.provide(State.layer()))
   )
 
   it.effect("a source that fails ends the merged stream, and interrupts the others", () =>

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
@@ -13,7 +14,7 @@ import * as DependentSet from "../../src/DependentSet.ts"
 import * as Journal from "../../src/Journal.ts"
 import * as Dispatcher from "../../src/orchestrator/Dispatcher.ts"
 import * as Permits from "../../src/Permits.ts"
-import type { Planned } from "../../src/Rollout.ts"
+import { absent, type Ended, type Planned, plannedOf } from "../../src/Rollout.ts"
 import { group } from "../../src/testing/index.ts"
 
 const source = <E>(name: string, algorithm: Layer.Layer<Algorithm, E>) => ({
@@ -83,6 +84,54 @@ describe("Dispatcher", () => {
       expect(counts.size).toBe(1)
       expect(Math.max(...counts)).toBeLessThan(10)
     }).pipe(Effect.provide(services))
+  )
+
+  it.scoped("what the journal holds comes back under the plan of this process, absences too", () =>
+    Effect.gen(function* () {
+      const [first, second, ...rest] = planned("math", 4)
+      const old = { policyVersion: 9, labels: { plan: "old" } }
+      const known = new Map<string, Ended>([
+        [first!.id, { ...group([1])[0]!, ...first!, ...old }],
+        [second!.id, absent({ ...second!, ...old }, { _tag: "NoReward", reward: Number.NaN })]
+      ])
+      const journal = Layer.succeed(Journal.Journal, {
+        find: (id) => Option.fromNullable(known.get(id)),
+        append: () => Effect.void,
+        seal: () => Effect.void,
+        sealed: () => Effect.succeedNone
+      })
+      yield* Effect.gen(function* () {
+        const dispatcher = yield* Dispatcher.make([source("math", Grpo.layer())], Effect.succeed(0))
+        const items = yield* dispatcher.run(1, [first!, second!, ...rest])
+        const plans = items.map((item) => (item._tag === "Absent" ? item.planned : item.rollout))
+        expect(items.map(({ _tag }) => _tag)).toEqual(["Compiled", "Absent", "Compiled", "Compiled"])
+        expect(plans.map(({ labels, policyVersion }) => [policyVersion, labels])).toEqual(Array(4).fill([0, {}]))
+      }).pipe(Effect.provide(Layer.merge(journal, Permits.layer(3))))
+    })
+  )
+
+  it.scoped("a rollout that is stopped with the process has no end that a resumed run would find", () =>
+    Effect.gen(function* () {
+      const written: Array<string> = []
+      const journal = Layer.succeed(Journal.Journal, {
+        find: () => Option.none(),
+        append: (_, ended) => Effect.sync(() => void written.push(plannedOf(ended).id)),
+        seal: () => Effect.void,
+        sealed: () => Effect.succeedNone
+      })
+      const math = source("math", Grpo.layer())
+      const stopped = {
+        ...math,
+        run: (one: Planned): Effect.Effect<Ended> =>
+          one.sequence === 1 ? Effect.succeed(absent(one, { _tag: "Cancelled", why: "shutdown" })) : math.run(one)
+      }
+      yield* Effect.gen(function* () {
+        const dispatcher = yield* Dispatcher.make([stopped], Effect.succeed(0))
+        const exit = yield* Effect.exit(dispatcher.run(1, planned("math", 2)))
+        expect(Exit.isInterrupted(exit)).toBe(true)
+        expect(written).not.toContain("math/1")
+      }).pipe(Effect.provide(Layer.merge(journal, Permits.layer(3))))
+    })
   )
 
   it.scoped("an algorithm that cannot start is an error before anything runs", () =>

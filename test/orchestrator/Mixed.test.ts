@@ -142,6 +142,16 @@ describe("a mixed run", () => {
     })
   })
 
+  it.effect("a resumed run may ask a frozen model again, whose weights are never gone", () => {
+    const { ended, layer } = setup(frozen("wise"))
+    return Effect.gen(function* () {
+      const resumed = { ...options, firstStep: 3, sources: [imitated] }
+      const reports = yield* Stream.runCollect(Orchestrator.steps(resumed))
+      expect(Chunk.toReadonlyArray(reports).map(({ rollouts, step }) => [step, rollouts])).toEqual([[3, 48]])
+      expect(ended.length).toBe(48)
+    }).pipe(Effect.provide(layer))
+  })
+
   it.effect("a teacher that dies stops the run past the rate, with the source's name and the teacher's", () => {
     const { layer } = setup(frozen("wise", 20))
     return Effect.gen(function* () {
