@@ -302,6 +302,27 @@ describe("Orchestrator", () => {
     }).pipe(Effect.provide(layer))
   })
 
+  it.effect("TOK-02: weights that have moved since may disagree, at any step; the same weights must not", () =>
+    Effect.gen(function* () {
+      const moved = Mock.layerMock().pipe(
+        Layer.provide(
+          PackedLoss.layerMock({
+            logprobs: ({ logprobs, policyVersion }) =>
+              policyVersion === 0 ? logprobs : logprobs.map((logprob) => logprob - 0.2)
+          })
+        )
+      )
+      const run = (lag: 0 | 1) =>
+        collect(Orchestrator.steps({ ...base, lag, sources: [source] })).pipe(
+          Effect.provide(moved),
+          Effect.provide(setup().layer),
+          Effect.exit
+        )
+      expect(Exit.isSuccess(yield* run(1))).toBe(true)
+      expect(failure(yield* run(0))).toMatch(/step 2: .*disagree by 0\.200 nats/s)
+    })
+  )
+
   it.effect("ASYNC-05: a task that always fails costs its own groups and holds up nobody", () => {
     const one = Environment.make({
       name: "letters",

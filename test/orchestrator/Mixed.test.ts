@@ -51,7 +51,7 @@ const frozen = (name: string, calls = Number.POSITIVE_INFINITY): Endpoints.Froze
   }
 }
 
-const setup = (teacher: Endpoints.FrozenModel) => {
+const setup = (teacher: Endpoints.FrozenModel, policy: { readonly maxSequenceLength?: number } = {}) => {
   const ended: Array<Ended> = []
   const gradients: Array<{ readonly batch: MicroBatch; readonly gradient: Float32Array }> = []
   const layer = Layer.mergeAll(
@@ -75,7 +75,7 @@ const setup = (teacher: Endpoints.FrozenModel) => {
       })
     ),
     Layer.merge(layerRenderer),
-    Layer.merge(layerPolicy(({ sampling }) => "ab"[sampling.seed % 2]!))
+    Layer.merge(layerPolicy(({ sampling }) => "ab"[sampling.seed % 2]!, policy))
   )
   return { ended, gradients, layer }
 }
@@ -140,6 +140,24 @@ describe("a mixed run", () => {
       // Per unit of advantage, times the members of rl: of the others there are none.
       for (const key of shared) expect(mixed.get(key)! * mixed.size).toBeCloseTo(alone.get(key)! * alone.size, 6)
     })
+  })
+
+  it.effect("a frozen model is asked for no more than the policy could read", () => {
+    const lengths: Array<number> = []
+    const wise = frozen("expert")
+    const asked: Endpoints.FrozenModel = {
+      ...wise,
+      generate: (promptIds, sampling) => {
+        lengths.push(promptIds.length + sampling.maxTokens)
+        return wise.generate(promptIds, sampling)
+      }
+    }
+    const { layer } = setup(wise, { maxSequenceLength: 24 })
+    return Effect.gen(function* () {
+      const sources = [{ ...imitated, model: asked }]
+      yield* Stream.runDrain(Orchestrator.steps({ ...options, steps: 1, sources }))
+      expect(new Set(lengths)).toEqual(new Set([24]))
+    }).pipe(Effect.provide(layer))
   })
 
   it.effect("a resumed run may ask a frozen model again, whose weights are never gone", () => {
