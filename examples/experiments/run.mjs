@@ -6,50 +6,12 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { Failed, main, run, serve } from "../processes.mjs"
 import { chart, meanOf } from "./chart.mjs"
+import { experiments, heldOut } from "./experiments.mjs"
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url))
 const output = "runs/experiments"
 const teacherSteps = 40
-const heldOut = "eval/reverse-text/reward"
 const near = 0.05
-
-const opd = "orchestrator.algo.teacher.base_url"
-const sampler = "orchestrator.train.sampling.source.base_url"
-const arm = (name, file, more) => ({ name, file, sets: [], columns: { [name]: heldOut }, ...more })
-const atRates = (name, file, rates, more) =>
-  rates.map((rate) => arm(`${name} ${rate}`, file, { sets: [`trainer.optim.lr=${rate}`], ...more }))
-
-/** Arms of each experiment: a file laid over base.toml, what is set besides, and the columns that are curves. Drawn if it has a title. */
-const experiments = {
-  "learning-rates": {
-    arms: [
-      ...atRates("GRPO", "grpo", ["1e-4", "1.5e-4", "2e-4"]),
-      ...atRates("OPD", "opd", ["2e-4", "3e-4", "4e-4"], { teacher: opd })
-    ]
-  },
-  distillation: {
-    title: "Held-out reward, 8 rollouts a step",
-    arms: [arm("GRPO", "grpo"), arm("OPD", "opd", { teacher: opd })]
-  },
-  imitation: {
-    title: "Held-out reward, 8 rollouts a step",
-    arms: [arm("SFT distillation", "sft", { teacher: sampler })]
-  },
-  "self-distillation": { title: "Held-out reward of OPSD", arms: [arm("OPSD", "opsd")] },
-  "two-answers": {
-    title: "Share of held-out answers that are right",
-    arms: ["grpo", "max_rl"].map((type) =>
-      arm(type, "two-answers", {
-        sets: [`orchestrator.algo.type=${type}`],
-        columns: {
-          [`${type}, backwards`]: "eval/backwards/reward",
-          [`${type}, first word`]: "eval/first-word/reward"
-        }
-      })
-    )
-  },
-  singles: { title: "Held-out reward of RAE, single rollouts", arms: [arm("RAE", "single")] }
-}
 
 const setting = (sets) => sets.flatMap((set) => ["--set", set])
 const rowsOf = (name) =>
@@ -65,6 +27,19 @@ const train = async (name, files, sets) => {
   console.log(`\n${name}`)
   const args = [...files.map(at), ...resume, ...setting([...sets, `run.name=${name}`, `output_dir=${output}`])]
   await run(["train", ...args], name)
+}
+
+/** Share of the tasks of some steps, each tried by a group, that one rollout or more has solved. */
+const solved = (name, steps) => {
+  const best = new Map()
+  for (const step of steps) {
+    const file = `${output}/${name}/rollouts/step_${String(step).padStart(6, "0")}.jsonl`
+    for (const line of readFileSync(file, "utf8").trimEnd().split("\n")) {
+      const { example, reward } = JSON.parse(line)
+      if (typeof reward === "number") best.set(example, Math.max(reward, best.get(example) ?? 0))
+    }
+  }
+  return [...best.values()].filter((reward) => reward === 1).length / best.size
 }
 
 /** The first evaluated step from which on three evaluations in a row are near the teacher's. */
@@ -91,6 +66,7 @@ await main(async () => {
   if (goal !== undefined) console.log(`teacher, held out: ${taught.toFixed(3)}`)
 
   const lines = []
+  const tried = []
   for (const { columns, file, name: called, sets, teacher } of experiment.arms) {
     const runs = []
     for (const seed of seeds) {
@@ -98,6 +74,7 @@ await main(async () => {
       const taughtBy = teacher === undefined ? [] : [`${teacher}=${url}`]
       await train(folder, ["base.toml", `${file}.toml`], [...sets, ...taughtBy, `seed=${seed}`])
       runs.push(rowsOf(folder))
+      tried.push({ called, folder, last: runs.at(-1).at(-1).step, seed })
     }
     for (const [line, column] of Object.entries(columns)) {
       const curves = runs.map((rows) =>
@@ -119,6 +96,18 @@ await main(async () => {
       const values = [curve[0], best, curve.at(-1)].map(([step, value]) => `${value.toFixed(3)} (${step})`)
       const arrived = goal === undefined ? [] : [arrival(curve, goal) ?? "never"]
       console.log(`| ${[line, seed, ...values, ...arrived].join(" | ")} |`)
+    }
+  }
+  if (experiment.solved) {
+    console.log("\n| | seed | solved, steps 1 to 5 | solved, last 5 steps |\n|---|---|---|---|")
+    for (const { called, folder, last, seed } of tried) {
+      const shares = [5, last].map((end) =>
+        solved(
+          folder,
+          [4, 3, 2, 1, 0].map((back) => end - back)
+        ).toFixed(3)
+      )
+      console.log(`| ${[called, seed, ...shares].join(" | ")} |`)
     }
   }
   const { title } = experiment

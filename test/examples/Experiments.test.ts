@@ -78,7 +78,7 @@ describe("the experiments", () => {
     const page = readFileSync(at("docs/experiments.md"), "utf8")
     const drawn = Array.from(page.matchAll(/\]\(([\w-]+\.svg)\)/g), ([, file]) => `docs/${file}`)
     const named = Array.from(page.matchAll(/examples\/[\w./-]+\.\w+/g), ([path]) => path)
-    expect(drawn.length).toBeGreaterThan(2)
+    expect(drawn.length).toBeGreaterThan(3)
     expect([...drawn, ...named].filter((path) => !existsSync(at(path)))).toEqual([])
   })
 })
