@@ -239,6 +239,43 @@ describe("Orchestrator", () => {
     }).pipe(Effect.provide(layer))
   })
 
+  it.effect("one step that trains starts the count of steps without any difference anew", () => {
+    let calls = 0
+    const odd = Environment.make({
+      name: "odd",
+      tasks: ["x"],
+      // Four rollouts a step: those of the third differ.
+      reward: () => (Math.ceil(++calls / 4) === 3 ? calls % 2 : 0.7)
+    })
+    const { layer } = setup()
+    return Effect.gen(function* () {
+      const sources = [{ ...source, environment: odd }]
+      const all = Orchestrator.steps({ ...base, batchSize: 4, steps: 5, maxEmptyBatches: 3, sources })
+      expect((yield* collect(all)).map(({ zeroSignal }) => zeroSignal)).toEqual([4, 4, 0, 4, 4])
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("a step whose next rollouts failed leaves no checkpoint that would promise them", () => {
+    let calls = 0
+    const failing = Environment.make({
+      name: "failing",
+      tasks: ["x"],
+      reward: () => {
+        if (++calls > 16) throw new Error("the scorer is down")
+        return calls % 2
+      }
+    })
+    const { layer, seen } = setup()
+    return Effect.gen(function* () {
+      const exit = yield* Effect.exit(
+        collect(Orchestrator.steps({ ...base, sources: [{ ...source, environment: failing }] }))
+      )
+      expect(failure(exit)).toMatch(/step 2: .*the scorer is down/s)
+      expect(seen.gradients.length).toBeGreaterThan(0)
+      expect(seen.checkpoints).toEqual([])
+    }).pipe(Effect.provide(layer))
+  })
+
   it.effect("a run resumed from a checkpoint and the journal goes on as the uninterrupted one", () =>
     Effect.gen(function* () {
       const whole = setup()

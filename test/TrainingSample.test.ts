@@ -235,6 +235,8 @@ describe("what is refused", () => {
     })
     expect(message(turns, over(9, 1))).toContain("me: there is no message 9; the trace has 4")
     expect(message(turns, over(1, new Float32Array(3)))).toContain("3 values for the 2 tokens of message 1")
+    const short = { stream: "advantages", over: "sampled", values: new Float32Array(2), writer: "me" } as const
+    expect(message(turns, { claims: [short] })).toContain("stream advantages: me: 2 values for 3 sampled tokens")
   })
 
   it("PACK-06: a sample with one short stream, by the stream's name; all streams are padded and cut together", () => {

@@ -62,6 +62,15 @@ describe("a step's report", () => {
     expect(StepSummary.failing(items, 0.75)).toBeUndefined()
   })
 
+  it("a reward that is no number counts as a failure of its source, and is told as that", () => {
+    const none = (id: string) => absent(rollout({ id }), { _tag: "NoReward", reward: Number.NaN })
+    const cancelled = absent(rollout({ id: "c" }), { _tag: "Cancelled", why: "stale" })
+    expect(StepSummary.failing([none("a"), none("b"), cancelled], 0.5)).toMatch(
+      /2 of 3 rollouts of "mock" failed.*\(2 NoReward, 1 Cancelled\); the last one: the reward is NaN/
+    )
+    expect(StepSummary.failing([none("a"), cancelled], 0.5)).toBeUndefined()
+  })
+
   it("says of each source what it says of all, and NaN where no rollout of it counts", () => {
     const items = [
       compiled(rollout({ id: "a", source: "math", reward: 1, metrics: { words: 4 } }), 1),

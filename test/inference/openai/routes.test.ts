@@ -197,6 +197,12 @@ describe("what is asked for", () => {
     })
   })
 
+  it("a request without a limit on candidates says -1, which is vLLM's word for it", () => {
+    const topK = (topK: number | undefined) =>
+      (Completions.route.generation("m", ids, { ...sampling, topK }) as Completions.CompletionRequest).top_k
+    expect([undefined, 0, 1].map(topK)).toEqual([-1, -1, 1])
+  })
+
   it("a prompt is scored beside one token, and the temperature of its distributions is said where it is not 1", () => {
     const one = { max_tokens: 1, temperature: 1, top_p: 1, prompt_logprobs: 1 }
     const generate = Generate.route.score("m", ids, 1)
