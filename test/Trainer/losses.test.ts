@@ -259,6 +259,88 @@ describe("the native kernel computes the formula", () => {
   )
 })
 
+/** Tokens of which any component may have any, the first of a sequence too. */
+const sequenceOfAll = FastCheck.array(
+  FastCheck.record({
+    trainer: between(-3, -0.05),
+    delta: between(-1.2, 1.2),
+    advantage: between(-2, 2),
+    reference: between(-4, -0.05),
+    mask: FastCheck.constantFrom(0, 1),
+    rl: FastCheck.constantFrom(0, 0.5, 1),
+    ce: FastCheck.constantFrom(0, 0, 0.1, 1),
+    refKl: FastCheck.constantFrom(0, 0, 0.5, 1)
+  }),
+  { minLength: 1, maxLength: 5 }
+)
+
+it("the kernel computes all three components of every sequence of a micro-batch, and none of a first token", () => {
+  const loss = losses.dppo
+  FastCheck.assert(
+    FastCheck.property(FastCheck.array(sequenceOfAll, { minLength: 1, maxLength: 3 }), (parts) => {
+      const tokens = parts.flat()
+      const stream = (of: (token: (typeof tokens)[number]) => number) => Float32Array.from(tokens, of)
+      const trainer = stream((token) => token.trainer)
+      const streams = {
+        mask: Uint8Array.from(tokens, ({ mask }) => mask),
+        logprobs: stream((token) => token.trainer - token.delta),
+        advantages: stream(({ advantage }) => advantage),
+        referenceLogprobs: stream(({ reference }) => reference),
+        rlWeights: stream(({ rl }) => rl),
+        ceWeights: stream(({ ce }) => ce),
+        refKlWeights: stream(({ refKl }) => refKl)
+      }
+      const all = { rl: 3, ce: 5, refKl: 7 }
+      const kernel = addon.packedLoss(
+        trainer,
+        {
+          ...streams,
+          tokenIds: new Int32Array(tokens.length),
+          sequenceLengths: Int32Array.from(parts, ({ length }) => length),
+          temperatures: new Float32Array(tokens.length).fill(1)
+        },
+        all,
+        loss.native!
+      )
+      const sums = { rl: 0, ce: 0, refKl: 0 }
+      let start = 0
+      for (const { length } of parts) {
+        const end = start + length
+        const cut = Object.fromEntries(
+          Object.entries(streams).map(([name, values]) => [name, values.subarray(start, end)])
+        ) as typeof streams
+        const one = Either.getOrThrow(
+          PackedLoss.ofSample({ rollout: "r", ...cut }, trainer.subarray(start, end), all, loss)
+        )
+        for (const [i, slope] of one.gradient.entries()) expect(kernel.gradient[start + i]).toBeCloseTo(slope, 5)
+        sums.rl += one.components.rl
+        sums.ce += one.components.ce
+        sums.refKl += one.components.refKl
+        start = end
+      }
+      for (const name of ["rl", "ce", "refKl"] as const) expect(kernel[name]).toBeCloseTo(sums[name], 9)
+    }),
+    { numRuns: 300, seed: 13 }
+  )
+})
+
+it("a component that was counted as empty is divided by 1, in formula and kernel", () => {
+  const none = { rl: 0, ce: 0, refKl: 0 }
+  const weights = Float32Array.of(0, 1)
+  const batch = {
+    ...batchOf(ofRatios([1], [3])),
+    referenceLogprobs: Float32Array.of(0, -2),
+    ceWeights: weights,
+    refKlWeights: weights
+  }
+  const trainer = Float32Array.of(0, -1)
+  const expected = { rl: -3, ce: 1, refKl: 1 }
+  const loss = losses.importance_sampling
+  const formula = Either.getOrThrow(PackedLoss.ofSample({ rollout: "r", ...batch }, trainer, none, loss))
+  expect(formula.components).toEqual(expected)
+  expect(addon.packedLoss(trainer, batch, none, loss.native!)).toMatchObject(expected)
+})
+
 describe("a trust region without width", () => {
   it.each([
     RlLoss.make(Dppo, { dppo_mask_low: 0, dppo_mask_high: 0, kl_tau: 0 }),
@@ -293,6 +375,10 @@ describe("NUM-01: a ratio that overflows", () => {
       const { gradient, total } = evaluate(loss, overflowing(0))
       expect(Number.isFinite(total)).toBe(true)
       for (const slope of Array.from(gradient)) expect(Number.isFinite(slope)).toBe(true)
+      if (loss.native === undefined) return
+      const { kernel } = kernelAndFormula(loss, overflowing(0))
+      expect((kernel.rl * counts.rl) / total).toBeCloseTo(1, 5)
+      for (const slope of kernel.gradient) expect(Number.isFinite(slope)).toBe(true)
     }
   )
 
