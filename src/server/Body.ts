@@ -1,11 +1,10 @@
 /** Reads a request's body against its schema, and names everything that is wrong with it in one answer. */
-import * as HttpIncomingMessage from "@effect/platform/HttpIncomingMessage"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import * as Option from "effect/Option"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
 import { found } from "../config/Decode.ts"
 import { inWords } from "../internal/inWords.ts"
 import { nearest } from "../internal/Nearest.ts"
@@ -62,29 +61,63 @@ const problems = (schema: Schema.Schema.AnyNoContext, body: unknown, error: Pars
   return Array.from(byPlace.values())
 }
 
-/** The value, or an error that names every wrong field; its `param` is the first of them. @category parsing */
-export const decode = <A, I>(schema: Schema.Schema<A, I>, body: unknown): Either.Either<A, ApiError> =>
-  Either.mapLeft(Schema.decodeUnknownEither(schema, { errors: "all", onExcessProperty: "error" })(body), (error) => {
+/** Problems that one answer names. */
+const mostNamed = 20
+
+const named = (wrong: ReadonlyArray<Problem>): string => {
+  const texts = wrong.slice(0, mostNamed).map(({ text }) => text)
+  return wrong.length > mostNamed ? `${texts.join("; ")}; and ${wrong.length - mostNamed} more` : texts.join("; ")
+}
+
+/** The value, or an error that names what is wrong in it; its `param` is the first of that. @category parsing */
+export const decode = <A, I>(
+  schema: Schema.Schema<A, I>,
+  body: unknown,
+  errors: "all" | "first" = "all"
+): Either.Either<A, ApiError> =>
+  Either.mapLeft(Schema.decodeUnknownEither(schema, { errors, onExcessProperty: "error" })(body), (error) => {
     const wrong = problems(schema, body, error)
-    return invalid(wrong.map(({ text }) => text).join("; "), { param: wrong[0]?.param })
+    return invalid(named(wrong), { param: wrong[0]?.param })
   })
 
-const tooLarge = invalid(`the body is larger than ${maxBodyBytes} bytes`, { status: 413 })
+/** Deeper bodies are nobody's; what walks them without a bound runs out of stack. */
+const mostLevels = 200
 
-const text = Effect.gen(function* () {
+const isDeeper = (value: unknown, levels: number): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  (levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1)))
+
+/** A body longer than this has its first problem named alone: telling all would keep every other request waiting. */
+const mostBytesToldInFull = 64 * 1024
+
+const tooLarge = invalid(`the body is larger than ${maxBodyBytes} bytes`, { status: 413 })
+const unreadable = (cause: unknown) => invalid(`the body cannot be read: ${inWords(cause)}`)
+
+/** What is too much is read and forgotten, so that the client hears of it instead of a connection that breaks. */
+const bytes = Effect.gen(function* () {
   const request = yield* HttpServerRequest.HttpServerRequest
   if (Number(request.headers["content-length"] ?? 0) > maxBodyBytes) return yield* tooLarge
-  return yield* Effect.mapError(request.text, (error) =>
-    error.cause instanceof Error && error.cause.message === "maxBytes exceeded"
-      ? tooLarge
-      : invalid(`the body cannot be read: ${inWords(error.cause)}`)
-  )
-}).pipe(HttpIncomingMessage.withMaxBodySize(Option.some(maxBodyBytes)))
+  const parts: Array<Uint8Array> = []
+  let size = 0
+  yield* Stream.runForEach(request.stream, (part) =>
+    Effect.sync(() => {
+      size += part.length
+      if (size <= maxBodyBytes) parts.push(part)
+      else parts.length = 0
+    })
+  ).pipe(Effect.mapError(({ cause }) => unreadable(cause)))
+  return size > maxBodyBytes ? yield* tooLarge : Buffer.concat(parts)
+})
 
 /** The request's body as `schema` reads it. @category parsing */
 export const read = <A, I>(schema: Schema.Schema<A, I>) =>
   Effect.gen(function* () {
-    const json = yield* text
+    const encoded = yield* bytes
+    const json = yield* Either.try({
+      try: () => new TextDecoder("utf-8", { fatal: true }).decode(encoded),
+      catch: () => invalid("the body is not UTF-8")
+    })
     const body = yield* Either.try({
       try: (): unknown => JSON.parse(json),
       catch: (cause) =>
@@ -93,5 +126,6 @@ export const read = <A, I>(schema: Schema.Schema<A, I>) =>
     if (typeof body !== "object" || body === null || Array.isArray(body)) {
       return yield* invalid(`the body is ${kind(body)}; it must be a JSON object`)
     }
-    return yield* decode(schema, body)
+    if (isDeeper(body, mostLevels)) return yield* invalid(`the body is nested deeper than ${mostLevels} levels`)
+    return yield* decode(schema, body, encoded.length > mostBytesToldInFull ? "first" : "all")
   })

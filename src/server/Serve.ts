@@ -5,7 +5,7 @@ import { basename } from "node:path"
 import type * as FileSystem from "@effect/platform/FileSystem"
 import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
@@ -116,9 +116,19 @@ const answered = <E extends ApiError.ApiError, R>(
     )
   )
 
-const noRoute = Effect.map(HttpServerRequest.HttpServerRequest, ({ method, url }) =>
-  ApiError.response(ApiError.invalid(`there is no ${method} ${url.split("?")[0]}`, { status: 404 }))
-)
+/** A path that is there is not to be had by every method. */
+const noRoute = <E, R>({ routes }: HttpRouter.HttpRouter<E, R>) =>
+  Effect.map(HttpServerRequest.HttpServerRequest, ({ method, url }) => {
+    const [path] = url.split("?")
+    const allowed = Array.from(routes).flatMap((route) => (route.path === path ? route.method : []))
+    return allowed.length === 0
+      ? ApiError.response(ApiError.invalid(`there is no ${method} ${path}`, { status: 404 }))
+      : HttpServerResponse.setHeader(
+          ApiError.response(ApiError.invalid(`${path} takes ${allowed.join(", ")}, not ${method}`, { status: 405 })),
+          "allow",
+          allowed.join(", ")
+        )
+  })
 
 /** One line for each request, for those who ask for it. */
 const logged = <A extends { readonly status: number }, E, R>(app: Effect.Effect<A, E, R>) =>
@@ -165,14 +175,15 @@ export const start = (
     const { apiKey } = options
     const everyone = apiKey === undefined ? Effect.void : Keys.bearer(apiKey)
     const admin = yield* Admin.make({ threads })
-    const app = HttpRouter.concatAll(
+    const router = HttpRouter.concatAll(
       Info.health,
       HttpRouter.concatAll(Info.routes, Completions.routes, Chat.routes, Generate.routes, Tokens.routes).pipe(
         HttpRouter.use((handler) => Effect.zipRight(everyone, handler))
       ),
       HttpRouter.use(admin, (handler) => Effect.zipRight(Keys.admin(options.adminKey), handler))
-    ).pipe(
-      Effect.catchTag("RouteNotFound", () => noRoute),
+    )
+    const app = router.pipe(
+      Effect.catchTag("RouteNotFound", () => noRoute(router)),
       answered,
       logged,
       Effect.provideService(Models.Models, models),

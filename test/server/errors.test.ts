@@ -72,6 +72,21 @@ const refusals: ReadonlyArray<readonly [path: string, body: unknown, message: Re
   ],
   [generate, { token_ids: [1], sampling_params: { max_token: 3 } }, /sampling_params\.max_token: .* "max_tokens"/],
   [generate, { token_ids: [1], sampling_params: { stop: ["x"] } }, /sampling_params\.stop: .*use stop_token_ids/],
+  [
+    completions,
+    { prompt: "a", temperature: 1e-45 },
+    /temperature: found 1e-45, allowed is 0, or a number from 1\.2e-38/
+  ],
+  [
+    completions,
+    { prompt: "a", prompt_logprobs: 1, prompt_logprobs_temperature: 1e300 },
+    /prompt_logprobs_temperature: found 1e\+300, allowed is a number from 1\.2e-38/
+  ],
+  [
+    completions,
+    Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`k${i}`, i])),
+    /k19: unknown .*; and 10 more$/
+  ],
   ["/tokenize", {}, /give either prompt or messages/],
   ["/detokenize", { tokens: "x" }, /tokens: found "x"/, "tokens"]
 ]
@@ -136,6 +151,72 @@ layer(NodeContext.layer)("a request that is wrong", (it) => {
       })
       expect(said).toMatch(/^HTTP\/1\.1 413 /)
       expect(said).toMatch(/larger than \d+ bytes/)
+    })
+  )
+
+  it.scoped("a body that grows too large on the way is read to its end, and refused in an answer", () =>
+    Effect.gen(function* () {
+      const { port } = yield* serve()
+      const part = `100000\r\n${"x".repeat(0x100000)}\r\n`
+      const said = yield* Effect.async<string>((resume) => {
+        const socket = connect(port, "127.0.0.1", () => {
+          socket.write(`POST ${completions} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n`)
+          for (let mebibyte = 0; mebibyte < 33; mebibyte++) socket.write(part)
+          socket.write("0\r\n\r\n")
+        })
+        let text = ""
+        socket.on("data", (chunk) => {
+          text += chunk
+        })
+        socket.on("error", ({ message }) => resume(Effect.succeed(message)))
+        socket.on("end", () => resume(Effect.succeed(text)))
+      })
+      expect(said).toMatch(/^HTTP\/1\.1 413 /)
+    })
+  )
+
+  it.scoped("bytes that are not UTF-8 are refused, and not read as other characters", () =>
+    Effect.gen(function* () {
+      const { url } = yield* serve()
+      const body = Buffer.from('{"prompt":"\xff"}', "latin1")
+      const answer = yield* Effect.promise(() => fetch(`${url}/tokenize`, { method: "POST", body }))
+      expect(answer.status).toBe(400)
+      expect(yield* Effect.promise(() => answer.text())).toContain("the body is not UTF-8")
+    })
+  )
+
+  it.scoped("a body nested without end is a 400, wherever it is nested", () =>
+    Effect.gen(function* () {
+      const { call } = yield* serve()
+      const deep = `${"[".repeat(50_000)}${"]".repeat(50_000)}`
+      for (const [path, body] of [
+        ["/tokenize", `{"prompt":${deep}}`],
+        [chat, `{"messages":[{"role":"user","content":${deep}}]}`],
+        [completions, `{"prompt":"a","user":${deep}}`]
+      ] as const) {
+        const answer = yield* call(path, body)
+        expect([answer.status, answer.body.error.message]).toEqual([400, "the body is nested deeper than 200 levels"])
+      }
+    })
+  )
+
+  it.scoped("a long body with much that is wrong has a short answer", () =>
+    Effect.gen(function* () {
+      const { call } = yield* serve()
+      const messages = new Array<unknown>(10_000).fill({ role: "wizard", content: 1 })
+      const answer = yield* call(chat, { messages })
+      expect(answer.status).toBe(400)
+      expect(answer.body.error.message).toMatch(/^messages\[0\]/)
+      expect(answer.body.error.message.length).toBeLessThan(1_000)
+    })
+  )
+
+  it.scoped("a route that is there for another method is a 405 that names it", () =>
+    Effect.gen(function* () {
+      const { call } = yield* serve()
+      const answer = yield* call(completions)
+      expect([answer.status, answer.headers.get("allow")]).toEqual([405, "POST"])
+      expect(answer.body.error.message).toBe("/v1/completions takes POST, not GET")
     })
   )
 

@@ -50,7 +50,7 @@ export const sampling = {
   n: maybe(
     Field.count.pipe(Schema.filter((n) => n <= 128)).annotations({ description: "a whole number from 1 to 128" })
   ),
-  temperature: maybe(Field.notNegative),
+  temperature: maybe(Field.notNegativeFloat32),
   top_p: maybe(Field.positiveShare),
   top_k: maybe(
     Schema.Int.pipe(Schema.between(-1, 2 ** 31 - 1)).annotations({
@@ -102,7 +102,7 @@ export const candidates = Schema.Literal(0, 1).annotations({
 export const scoring = {
   prompt_logprobs: maybe(candidates),
   /** of the prompt's distributions, of which `temperature` says nothing; 1 */
-  prompt_logprobs_temperature: maybe(Field.positive)
+  prompt_logprobs_temperature: maybe(Field.positiveFloat32)
 }
 
 /** @category fields */
