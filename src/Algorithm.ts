@@ -15,6 +15,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Credit from "./Credit.ts"
 import * as DependentSet from "./DependentSet.ts"
+import { notCredit, notCredits } from "./internal/creditShape.ts"
 import { inWords } from "./internal/inWords.ts"
 import { settled } from "./internal/settled.ts"
 import type { Rollout } from "./Rollout.ts"
@@ -233,12 +234,6 @@ const frozenFeedsOnlyCe = (type: string, actionLoss: ActionLoss, { frozen, name 
       ]
     : []
 
-const streams: ReadonlyArray<unknown> = [
-  "advantages",
-  "referenceLogprobs",
-  ...actionLosses
-] satisfies ReadonlyArray<Credit.Stream>
-
 const isProblem = (value: unknown): value is Problem =>
   Predicate.hasProperty(value, "path") &&
   typeof value.path === "string" &&
@@ -259,15 +254,6 @@ const ownProblems = (check: () => Iterable<Problem>): ReadonlyArray<Problem> => 
     }
   )
 }
-
-/** What a hook of plain JavaScript returns need not be what its type says. */
-const isCredit = (value: unknown): value is Credit.Credit =>
-  Predicate.hasProperty(value, "claims") &&
-  Array.isArray(value.claims) &&
-  value.claims.every(
-    (claim: Partial<Credit.Claim> | null | undefined) =>
-      (typeof claim?.values === "number" || claim?.values instanceof Float32Array) && streams.includes(claim.stream)
-  )
 
 const isHooks = (value: unknown): value is Hooks => {
   const isHook = (hook: unknown) => hook === undefined || typeof hook === "function"
@@ -310,10 +296,10 @@ const layerOf = <H extends HooksOf>(
       if (scoreRollout === undefined) return Exit.succeed(actions)
       const named = (cause: unknown) =>
         new AlgorithmError({ algorithm: type, hook: "scoreRollout", subject: rollout.id, cause })
-      const combined = (credit: unknown) =>
-        isCredit(credit)
-          ? Exit.succeed(Credit.combine(actions, credit))
-          : Exit.fail(named("what it returned is no credit; make it with Credit.uniform, Credit.perTurn, …"))
+      const combined = (credit: Credit.Credit) => {
+        const wrong = notCredit(credit)
+        return wrong === undefined ? Exit.succeed(Credit.combine(actions, credit)) : Exit.fail(named(wrong))
+      }
       const credit = lift(() => scoreRollout(rollout), named)
       const known = settled(credit)
       return known === undefined ? Effect.flatMap(credit, combined) : Exit.flatMap(known, combined)
@@ -322,13 +308,9 @@ const layerOf = <H extends HooksOf>(
       if (scoreGroup === undefined) return Exit.succeed(rollouts.map(() => Credit.empty))
       const named = (cause: unknown) =>
         new AlgorithmError({ algorithm: type, hook: "scoreGroup", subject: set.key, cause })
-      const aligned = (credits: unknown) => {
-        if (!Array.isArray(credits) || !credits.every(isCredit)) {
-          return Exit.fail(named("what it returned is no list of credits, one for each rollout"))
-        }
-        return credits.length === rollouts.length
-          ? Exit.succeed(credits as ReadonlyArray<Credit.Credit>)
-          : Exit.fail(named(`${credits.length} credits for ${rollouts.length} rollouts`))
+      const aligned = (credits: ReadonlyArray<Credit.Credit>) => {
+        const wrong = notCredits(credits, rollouts.length)
+        return wrong === undefined ? Exit.succeed(credits) : Exit.fail(named(wrong))
       }
       const credits = lift(() => scoreGroup(rollouts, set), named)
       const known = settled(credits)

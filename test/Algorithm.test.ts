@@ -62,7 +62,7 @@ describe("Algorithm.define", () => {
         const { single, whole } = returns(value)
         assert.match(
           messages(yield* score(whole.layer(), group([1, 0])))[0]!,
-          /^mine\.scoreGroup of .*no list of credits/
+          /^mine\.scoreGroup of .*no (list of credits|credit)/
         )
         assert.match(messages(yield* score(single.layer(), group([1, 0])))[0]!, /^mine\.scoreRollout of .*no credit/)
       }

@@ -25,14 +25,14 @@ export default Algorithm.define({
       const state = yield* State
       const baselines = yield* state.cell({
         name: "baselines",
-        schema: Schema.Record({ key: Schema.String, value: Schema.Number }),
+        schema: Schema.Record({ key: Schema.String, value: Schema.Finite }),
         initial: {}
       })
       return {
         scoreGroup: ([rollout]: ReadonlyArray<Rollout>) =>
           Ref.modify(baselines, (all) => {
             const { reward, seat } = rollout!
-            const baseline = all[seat] ?? 0
+            const baseline = Object.hasOwn(all, seat) ? all[seat]! : 0
             return [[Credit.uniform(reward - baseline)], { ...all, [seat]: decay * baseline + (1 - decay) * reward }]
           })
       }

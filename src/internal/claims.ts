@@ -32,9 +32,10 @@ const spread = (nodes: ReadonlyArray<Node>, values: Float32Array): ReadonlyArray
   return nodes.map(({ mask }) => Float32Array.from(mask, (bit) => (bit === 1 ? values[at++]! : 0)))
 }
 
+/** As a stream holds it: a number beyond float32 would be infinite there. */
 const firstNotFinite = (values: number | Float32Array): number | undefined =>
   typeof values === "number"
-    ? Number.isFinite(values)
+    ? Number.isFinite(Math.fround(values))
       ? undefined
       : values
     : values.find((value) => !Number.isFinite(value))
@@ -45,7 +46,9 @@ const piecesOf = (
 ): Either.Either<ReadonlyArray<readonly [number, Piece]>, string> => {
   const { over, stream, values, writer } = claim
   const broken = firstNotFinite(values)
-  if (broken !== undefined) return Either.left(`a value is ${broken}`)
+  if (broken !== undefined) {
+    return Either.left(Number.isFinite(broken) ? `a value is ${broken}, beyond float32` : `a value is ${broken}`)
+  }
   if (over === "sampled") {
     const sampled = nodes.reduce((sum, node) => sum + node.logprobs.length, 0)
     if (typeof values !== "number" && values.length !== sampled) {

@@ -22,6 +22,12 @@ export const admissible = (ended: Ended): Ended => {
   return trainableTokens(ended) > 0 ? ended : absent(ended, { _tag: "NothingTrainable", stopReason: ended.stopReason })
 }
 
+/** Read-only in fact: a hook that writes into it throws, instead of changing what others score and what is trained. */
+const asGiven = (rollout: Rollout): Rollout => {
+  Object.freeze(rollout.trace.nodes)
+  return Object.freeze(rollout)
+}
+
 /**
  * Runs `scoreRollout` on every rollout that may be trained; the others become `Absent`, with the reason.
  *
@@ -44,7 +50,7 @@ export const score = <E, R>(self: Stream.Stream<Ended, E, R>): Stream.Stream<Sco
             now.push(item)
             continue
           }
-          const credit = scoreRollout(item)
+          const credit = scoreRollout(asGiven(item))
           const known = settled(credit)
           if (known === undefined) {
             later.push(

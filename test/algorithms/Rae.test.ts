@@ -56,6 +56,21 @@ describe("Rae", () => {
     })
   )
 
+  it.effect("a seat may have the name of what every object has", () =>
+    Effect.gen(function* () {
+      for (const seat of ["constructor", "toString"]) near((yield* run(played([1, 1], seat))).values, [1, 0.95])
+    })
+  )
+
+  it.effect("a restored mean that is no finite number is told, and not trained on", () =>
+    Effect.gen(function* () {
+      for (const text of ['{"player0":1e999}', '{"player0":null}', '{"player0":"0"}', "[]"]) {
+        const started = yield* Effect.either(run([], { baselines: JSON.parse(text) }))
+        assert.match(Either.isLeft(started) ? started.left.message : "", /^state cell "baselines": the restored value/)
+      }
+    })
+  )
+
   it.effect("a decay of 0 compares with the reward before", () =>
     Effect.gen(function* () {
       near((yield* run(played([1, 3, 2], "a"), {}, { decay: 0 })).values, [1, 2, -1])

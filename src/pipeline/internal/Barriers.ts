@@ -35,7 +35,8 @@ export const stage =
         const score = (entry: Ledger.Entry): Effect.Effect<ReadonlyArray<Credit>, SE> =>
           entry.cut || entry.broken !== undefined || entry.members.length === 0
             ? Exit.succeed([])
-            : scoreGroup(entry.members, entry.opened!)
+            : // a hook that took one out would lose it
+              scoreGroup(Object.freeze(entry.members), entry.opened!)
         const named = (entry: Ledger.Entry) => Effect.annotateLogs("dependentSet", `${rule.name} ${entry.key}`)
         const settle = (entry: Ledger.Entry, credits: Effect.Effect<ReadonlyArray<Credit>, SE>) =>
           Effect.exit(credits).pipe(
