@@ -36,6 +36,20 @@ export class NoSuchRollout extends Data.TaggedError("NoSuchRollout")<{
   }
 }
 
+/** Sources whose rollouts could not be explained, where those of others were. @category errors */
+export class PartlyExplained extends Data.TaggedError("PartlyExplained")<{
+  readonly of: number
+  readonly failed: ReadonlyArray<{ readonly source: string; readonly message: string }>
+}> {
+  override get message() {
+    const { failed, of } = this
+    return [
+      `${failed.length} of ${of} sources could not be explained`,
+      ...failed.map(({ message, source }) => `  ${source}: ${message}`)
+    ].join("\n")
+  }
+}
+
 const files = Args.text({ name: "TRACE" }).pipe(
   Args.withDescription("Rollouts that a run wrote down: runs/NAME/rollouts/step_*.jsonl."),
   Args.atLeast(1)
@@ -117,22 +131,33 @@ const explain = Command.make("explain", options, ({ algo, config, files, json, r
       config: Option.getOrUndefined(config),
       set
     })
-    const explained = yield* Effect.forEach(bySource(rollouts), ([source, rollouts]) =>
-      runs.explain({
-        algorithm: algorithmOf(source),
-        rollouts,
-        model,
-        tokenizer: Option.getOrUndefined(tokenizer),
-        maxSequenceLength
-      })
+    const asked = Array.from(bySource(rollouts)).filter(
+      ([, rollouts]) => only === undefined || rollouts.some((ended) => plannedOf(ended).id === only)
     )
-    const explanations = explained
-      .map(({ explanation }) => explanation)
-      .filter(({ rollouts }) => only === undefined || rollouts.some(({ id }) => id === only))
+    // A teacher that is gone is no reason to say nothing of the sources that never ask it.
+    const [failed, explained] = yield* Effect.partition(asked, ([source, rollouts]) =>
+      runs
+        .explain({
+          algorithm: algorithmOf(source),
+          rollouts,
+          model,
+          tokenizer: Option.getOrUndefined(tokenizer),
+          maxSequenceLength
+        })
+        .pipe(Effect.mapError((error) => ({ error, source })))
+    )
+    if (explained.length === 0 && failed[0] !== undefined) return yield* Effect.fail(failed[0].error)
+    const explanations = explained.map(({ explanation }) => explanation)
     yield* json ? asJson(explanations, only) : asText(explanations, only)
     const all = new Set([...notes, ...explained.flatMap(({ notes }) => notes)])
     for (const note of all) yield* writeError(`primerl: ${note}\n`)
     yield* written
+    if (failed.length > 0) {
+      return yield* new PartlyExplained({
+        of: asked.length,
+        failed: failed.map(({ error, source }) => ({ source, message: error.message }))
+      })
+    }
   })
 ).pipe(Command.withDescription("Says of every token of a run's rollouts what the algorithm does with it, and why."))
 

@@ -152,6 +152,38 @@ algo = { type = "echo", roles = { tool = 0.25 } }
     })
   )
 
+  it.live(
+    "explains the other sources where the teacher of one is gone, and does not ask it for a rollout of another",
+    () =>
+      Effect.gen(function* () {
+        const files = {
+          "/runs/one/config.toml": `[[orchestrator.train.source]]
+env = { id = "reverse-text" }
+name = "mock"
+[[orchestrator.train.source]]
+env = { id = "reverse-text" }
+name = "taught"
+[orchestrator.train.source.algo]
+type = "opd"
+teacher = { name = "expert", base_url = "http://127.0.0.1:9/v1", max_retries = 0 }
+`,
+          "/runs/one/rollouts/step_000001.jsonl": lines(...pair, ...group([1], { group: "g1", source: "taught" }))
+        }
+        const explained = (...args: ReadonlyArray<string>) =>
+          run(["algo", "explain", "/runs/one/rollouts/step_000001.jsonl", "--tokenizer", policy, ...args], files)
+        const all = yield* explained()
+        expect(all.code).toBe(1)
+        expect(all.out).toContain("+0.5  advantage from grpo.scoreGroup")
+        expect(all.text).toMatch(
+          /^primerl: 1 of 2 sources could not be explained\n {2}taught: algorithm opd could not start: .*expert/
+        )
+        const one = yield* explained("--rollout", "g0/0")
+        expect([one.code, one.text]).toEqual([0, ""])
+        const gone = yield* explained("--rollout", "g1/0")
+        expect(gone.text).toMatch(/^primerl: algorithm opd could not start: .*expert/)
+      })
+  )
+
   it.effect("says that state begins anew", () =>
     Effect.gen(function* () {
       const { error } = yield* run(["algo", "explain", "t.jsonl", "--algo", "rae"], { "t.jsonl": lines(...pair) })
