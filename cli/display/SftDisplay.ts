@@ -3,6 +3,7 @@ import type { SftReport } from "../../src/Report.ts"
 import type { Column } from "./Columns.ts"
 import type { Display } from "./Display.ts"
 import { fixed, large, short } from "./Numbers.ts"
+import { rise } from "./Rise.ts"
 
 type Reports = ReadonlyArray<SftReport>
 
@@ -18,8 +19,6 @@ const columns = (reports: Reports): ReadonlyArray<Column<SftReport>> => {
     { title: "sec", width: 6, rank: 80, cell: ({ seconds }) => fixed(seconds, seconds < 100 ? 2 : 0) }
   ]
 }
-
-const mean = (reports: Reports): string => fixed(reports.reduce((sum, { loss }) => sum + loss, 0) / reports.length, 4)
 
 const remark = ({ gradNorm, loss, optimizerApplied, truncated, untrained }: SftReport): string =>
   [
@@ -39,7 +38,9 @@ export const display: Display<SftReport> = {
   remark,
   curve: { label: "loss", value: ({ loss }) => loss, before: [] },
   ending: (reports) =>
-    reports.length === 0
-      ? []
-      : [`loss: first 5 steps ${mean(reports.slice(0, 5))}, last 5 steps ${mean(reports.slice(-5))}`]
+    rise(
+      "loss",
+      reports.map(({ loss }) => loss),
+      4
+    )
 }

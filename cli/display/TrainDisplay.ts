@@ -5,6 +5,7 @@ import type { Display } from "./Display.ts"
 import { score } from "./EvalText.ts"
 import { counts, fixed, large, short, signed } from "./Numbers.ts"
 import { quoted, shorter } from "./Place.ts"
+import { rise } from "./Rise.ts"
 
 type Reports = ReadonlyArray<StepReport>
 
@@ -127,18 +128,9 @@ const bySource = (reports: Reports): ReadonlyArray<string> => {
       const reward = sources[index]?.reward ?? Number.NaN
       return Number.isNaN(reward) ? [] : [reward]
     })
-    return ending(rewards).map((line) => line.replace("reward:", `reward of ${name}:`))
+    return rise(`reward of ${name}`, rewards, 3)
   })
 }
-
-const mean = (values: ReadonlyArray<number>): string =>
-  fixed(values.reduce((sum, value) => sum + value, 0) / values.length, 3)
-
-/** The last line of training; what there is, where there are fewer than five steps. @category rendering */
-export const ending = (rewards: ReadonlyArray<number>): ReadonlyArray<string> =>
-  rewards.length === 0
-    ? []
-    : [`reward: first 5 steps ${mean(rewards.slice(0, 5))}, last 5 steps ${mean(rewards.slice(-5))}`]
 
 /** Where to look next, once the last step is done. */
 const next = (directory: string, last: StepReport | undefined): ReadonlyArray<string> => {
@@ -169,6 +161,6 @@ export const display = ({ directory, rewards }: Past): Display<StepReport> => ({
   ending: (reports) => [
     ...next(directory, reports.at(-1)),
     ...bySource(reports),
-    ...ending([...rewards, ...reports.map(({ reward }) => reward)])
+    ...rise("reward", [...rewards, ...reports.map(({ reward }) => reward)], 3)
   ]
 })

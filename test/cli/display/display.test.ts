@@ -9,9 +9,10 @@ import { chart } from "../../../cli/display/Chart.ts"
 import { liveLines, type State, stepLines } from "../../../cli/display/Display.ts"
 import * as LiveRegion from "../../../cli/display/LiveRegion.ts"
 import { duration, large, short, signed } from "../../../cli/display/Numbers.ts"
+import { rise } from "../../../cli/display/Rise.ts"
 import { show } from "../../../cli/display/Show.ts"
 import { cut, paint, plain, width } from "../../../cli/display/Style.ts"
-import { display, ending } from "../../../cli/display/TrainDisplay.ts"
+import { display } from "../../../cli/display/TrainDisplay.ts"
 import { abilities, Output } from "../../../cli/Output.ts"
 import type { StepReport } from "../../../src/Report.ts"
 import { row } from "../../../src/run/Metrics.ts"
@@ -66,7 +67,7 @@ describe("the sources of a mixed run", () => {
       const kept: Kept = { out: "", error: "" }
       yield* show(train, 8, Stream.make(mixed(2), mixed(3))).pipe(Effect.provideService(Output, output(kept)))
       expect(kept.out).toContain(`${lines.join("\n")}\n`)
-      expect(kept.out).toContain("reward of math-env: first 5 steps 0.250, last 5 steps 0.250\n")
+      expect(kept.out).toContain("reward of math-env: mean of 2 steps 0.250\n")
       expect(kept.out).not.toContain("reward of code")
     })
   )
@@ -123,12 +124,14 @@ describe("a step's line", () => {
 })
 
 describe("the last line of training", () => {
-  it("compares the first five steps with the last five, or takes what there is", () => {
-    expect(ending([0.1, 0.1, 0.1, 0.1, 0.1, 1, 1, 1, 1, 1])).toEqual([
+  it("compares the first five steps with the last five, and of fewer says one mean", () => {
+    expect(rise("reward", [0.1, 0.1, 0.1, 0.1, 0.1, 1, 1, 1, 1, 1], 3)).toEqual([
       "reward: first 5 steps 0.100, last 5 steps 1.000"
     ])
-    expect(ending([0.1, 0.2])).toEqual(["reward: first 5 steps 0.150, last 5 steps 0.150"])
-    expect(ending([])).toEqual([])
+    expect(rise("reward", [0, 1, 1, 1, 1, 1], 3)).toEqual(["reward: first 5 steps 0.800, last 5 steps 1.000"])
+    expect(rise("reward", [0.1, 0.2], 3)).toEqual(["reward: mean of 2 steps 0.150"])
+    expect(rise("loss", [0.1], 4)).toEqual(["loss: 0.1000 in one step"])
+    expect(rise("reward", [], 3)).toEqual([])
   })
 })
 
