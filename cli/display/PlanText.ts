@@ -21,8 +21,11 @@ const derived = (name: string, value: number | string, how = ""): Derived => ({
   how
 })
 
+/** As the configuration above it writes a rate. */
+const rate = (value: number): string => (value !== 0 && value < 1e-3 ? value.toExponential() : number(value))
+
 const rates = (schedule: Config.TrainDraft["trainer"]["scheduler"], peak: number, maxSteps: number): Derived => {
-  const at = (completed: number) => String(Number(learningRate(schedule, { peak, maxSteps, completed }).toPrecision(3)))
+  const at = (completed: number) => rate(Number(learningRate(schedule, { peak, maxSteps, completed }).toPrecision(3)))
   const middle = Math.floor(maxSteps / 2)
   return schedule.type === "constant"
     ? derived("learning rate", at(0), "constant")
