@@ -11,7 +11,8 @@ export const stop = () => {
 }
 
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
-  process.once(signal, () => {
+  // every time: whoever presses Ctrl-C twice will not wait
+  process.on(signal, () => {
     process.exitCode = 130
     stop()
   })
@@ -23,7 +24,9 @@ export class Failed extends Error {}
 const start = (args, stdio) => {
   // a command after a signal would be started only to be in the way
   if (process.exitCode !== undefined) throw new Failed("stopped")
-  const child = spawn(process.execPath, [primerl, ...args], { stdio })
+  // Apart from the group of this process, which a Ctrl-C reaches as a whole: a command that is told by the terminal and by
+  // `stop` takes the second for impatience, and ends without putting its things away.
+  const child = spawn(process.execPath, [primerl, ...args], { stdio, detached: true })
   running.add(child)
   child.once("exit", () => running.delete(child))
   return child
