@@ -11,7 +11,11 @@ import type * as Scope from "effect/Scope"
 import { InferenceError, type InferenceService } from "./Inference.ts"
 
 const Url = Schema.String.pipe(
-  Schema.filter((text) => /^https?:\/\/[^/\s]+/.test(text) || "a URL such as http://localhost:8000/v1")
+  // a query would stand in the middle of what is asked for, with any key in it
+  Schema.filter(
+    (text) =>
+      (/^https?:\/\/[^/\s?#]+[^\s?#]*$/.test(text) && URL.canParse(text)) || "a URL such as http://localhost:8000/v1"
+  )
 )
 
 /** Where a frozen model is served, as a config says it; keys as in TOML. @category schemas */

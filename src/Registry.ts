@@ -6,7 +6,7 @@
 import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
-import type * as Either from "effect/Either"
+import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import * as Algorithm from "./Algorithm.ts"
@@ -77,9 +77,10 @@ const major = (version: string) => version.split(".")[0]
 /** Why a default export is no definition that fits; undefined when it is one. */
 const misfit = (found: unknown): string | undefined => {
   if (!Predicate.hasProperty(found, Algorithm.TypeId)) return "its default export is not Algorithm.define({ … })"
-  const { contract, effect } = found[Algorithm.TypeId] as Partial<Algorithm.Line>
+  const mark = found[Algorithm.TypeId]
+  const { contract, effect } = (Predicate.isRecord(mark) ? mark : {}) as Partial<Algorithm.Line>
   const { line } = Algorithm
-  if (effect === undefined || major(effect) !== major(line.effect)) {
+  if (typeof effect !== "string" || major(effect) !== major(line.effect)) {
     return `it was made with Effect ${effect}, this run has ${line.effect}; install effect ^${line.effect} where the module lives`
   }
   return contract === line.contract
@@ -125,7 +126,13 @@ export const make = (
           refused(type, reason, kind === "not found")
         )
         if (!isEntry(found)) return yield* refused(type, misfit(found)!)
-        return named(yield* found.configure(config))
+        const configured = yield* Either.try({
+          try: () => found.configure(config),
+          catch: (cause) => refused(type, `it cannot be configured: ${inWords(cause)}`)
+        })
+        if (!Either.isEither(configured))
+          return yield* refused(type, "its default export is not Algorithm.define({ … })")
+        return named(yield* configured)
       })
   }
 }

@@ -94,6 +94,8 @@ describe("Registry", () => {
         "./noDefault.mjs": "it has no default export",
         "./throws.mjs": "TypeError: the model card is missing",
         "./foreign.mjs": "it was made with Effect 4.0.0, this run has 3.",
+        "./unmarked.mjs": "it was made with Effect undefined, this run has 3.",
+        "./unconfigurable.mjs": "it cannot be configured: no shape for these keys",
         "./newer.mjs": "it was made with another version of primerl (contract 99, this run has 1)"
       }
       for (const [type, expected] of Object.entries(words)) {

@@ -1,4 +1,5 @@
 /** From a `[trainer.loss]` to a loss: a built-in one by its name, a user's by the path or package of its module. */
+import * as Arr from "effect/Array"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -73,10 +74,14 @@ export const resolve = ({ type, ...config }: ModuleSpec): Effect.Effect<RlLoss, 
       (error) =>
         new LossConfigError({
           type,
-          problems: ParseResult.ArrayFormatter.formatErrorSync(error).map(({ message, path }) => ({
-            path: path.join("."),
-            message
-          }))
+          // a key that may be undefined is wrong in two ways, of which the first is meant
+          problems: Arr.dedupeWith(
+            ParseResult.ArrayFormatter.formatErrorSync(error).map(({ message, path }) => ({
+              path: path.join("."),
+              message
+            })),
+            (a, b) => a.path === b.path
+          )
         })
     )
   })

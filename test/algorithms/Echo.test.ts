@@ -108,7 +108,7 @@ describe("Echo", () => {
 
   it("O12: no role at all, a weight that is not above 0, or a role that there is not, is refused", () => {
     assert.deepStrictEqual(problems({ roles: {} }), ["roles: at least one role must have a weight"])
-    for (const alpha of [0, -1, Number.POSITIVE_INFINITY, Number.NaN]) {
+    for (const alpha of [0, -1, Number.POSITIVE_INFINITY, Number.NaN, 1e308, 1e-320]) {
       assert.match(problems({ roles: { tool: { alpha } } }).join(), /^roles\.tool: /, `${alpha}`)
       assert.match(problems({ roles: { tool: alpha } }).join(), /^roles\.tool: /, `${alpha}`)
     }
@@ -117,6 +117,17 @@ describe("Echo", () => {
         "roles.tool: it must be a weight such as 0.1, or { alpha = 0.1 }"
       ])
     }
+    for (const roles of [true, 0.1, []]) {
+      assert.deepStrictEqual(problems({ roles }), [
+        "roles: it must be a table of weights by role, such as { tool = 0.1 }"
+      ])
+    }
+    assert.deepStrictEqual(problems({ filter: "./filter.ts" }), [
+      'filter: it must be a table such as { import_path = "./filter.ts" }'
+    ])
+    assert.deepStrictEqual(problems({ length_penalty: "linear" }), [
+      'length_penalty: it must be a table such as { type = "linear" }'
+    ])
     assert.match(problems({ roles: { tools: 0.1 } }).join(), /^roles\.tools: is unexpected/)
     assert.match(problems({ lenght_penalty: {} }).join(), /^lenght_penalty: is unexpected/)
   })

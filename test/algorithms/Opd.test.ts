@@ -205,7 +205,14 @@ describe("Opd", () => {
       "teacher: it must say where a model is served: { name, base_url }"
     ])
     assert.deepStrictEqual(problems({ teacher: { name: "expert" } }), ["teacher.base_url: is missing"])
-    for (const base_url of ["localhost:8000", 8000]) {
+    for (const base_url of [
+      "localhost:8000",
+      8000,
+      "http://x/v1?key=secret",
+      "http://x/v1#a",
+      "http://[",
+      "http://a b"
+    ]) {
       assert.deepStrictEqual(problems({ teacher: { name: "expert", base_url } }), [
         "teacher.base_url: it must be a URL such as http://localhost:8000/v1, or a list of them"
       ])

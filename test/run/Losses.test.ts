@@ -34,6 +34,8 @@ describe("the loss that a config names", () => {
       })
       const negative = yield* Effect.flip(Losses.resolve({ type: "icepop", mask_low: -1 }))
       expect(negative.message).toContain("trainer.loss.mask_low")
+      const text = yield* Effect.flip(Losses.resolve({ type: "ppo_clip", clip_high: "0.2" }))
+      expect(text.message).toBe('trainer.loss.clip_high: Expected number, actual "0.2"')
     })
   )
 

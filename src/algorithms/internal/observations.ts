@@ -12,7 +12,13 @@ const Alpha = Schema.transform(
   Schema.Union(Schema.Number, Schema.Struct({ alpha: Schema.Number })).annotations({
     message: () => ({ message: "it must be a weight such as 0.1, or { alpha = 0.1 }", override: true })
   }),
-  Schema.Number.pipe(Schema.finite(), Schema.positive()),
+  Schema.Number.pipe(
+    Schema.filter(
+      (weight) =>
+        (Math.fround(weight) > 0 && Math.fround(weight) < Number.POSITIVE_INFINITY) ||
+        "it must be a number above 0, as float32 holds it"
+    )
+  ),
   {
     strict: true,
     decode: (given) => (typeof given === "number" ? given : given.alpha),
@@ -24,7 +30,16 @@ const Alpha = Schema.transform(
 export const Roles = Schema.optionalWith(
   Schema.partialWith(Schema.Struct({ system: Alpha, user: Alpha, assistant: Alpha, tool: Alpha }), {
     exact: true
-  }).pipe(Schema.filter((roles) => Object.keys(roles).length > 0 || "at least one role must have a weight")),
+  }).pipe(
+    Schema.annotations({
+      // what is wrong inside a table is told by its keys
+      message: ({ actual }) => ({
+        message: "it must be a table of weights by role, such as { tool = 0.1 }",
+        override: typeof actual !== "object" || actual === null || Array.isArray(actual)
+      })
+    }),
+    Schema.filter((roles) => Object.keys(roles).length > 0 || "at least one role must have a weight")
+  ),
   { exact: true, default: () => ({ tool: 0.1 }) }
 )
 
@@ -34,6 +49,12 @@ export const Filter = Schema.Struct({
   kwargs: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.Unknown }), {
     exact: true,
     default: () => ({})
+  })
+}).annotations({
+  // what is wrong inside a table is told by its keys
+  message: ({ actual }) => ({
+    message: 'it must be a table such as { import_path = "./filter.ts" }',
+    override: typeof actual !== "object" || actual === null || Array.isArray(actual)
   })
 })
 

@@ -18,6 +18,12 @@ export const LengthPenalty = Schema.Struct({
   num_output_tokens_weight: Weight(0.25),
   num_input_tokens_weight: Weight(0.1),
   num_turns_weight: Weight(0.1)
+}).annotations({
+  // what is wrong inside a table is told by its keys
+  message: ({ actual }) => ({
+    message: 'it must be a table such as { type = "linear" }',
+    override: typeof actual !== "object" || actual === null || Array.isArray(actual)
+  })
 })
 export type LengthPenalty = typeof LengthPenalty.Type
 

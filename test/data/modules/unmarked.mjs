@@ -1,0 +1,1 @@
+export default { [Symbol.for("primerl/Algorithm/Definition")]: null }
