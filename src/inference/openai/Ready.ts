@@ -7,6 +7,9 @@ import { Failure } from "./Failure.ts"
 import type * as Http from "./Http.ts"
 import * as Models from "./Models.ts"
 
+/** A single question may take this long, however little time is left to wait: with none, a server is asked once. */
+const answerMs = 10_000
+
 const late = (what: string) => new Failure({ what, passing: true })
 
 /**
@@ -25,13 +28,17 @@ export const ready = (
       Effect.gen(function* () {
         const left = begun + timeoutMs - (yield* Clock.currentTimeMillis)
         const answer = yield* Models.list(server).pipe(
-          Effect.timeoutFail({ duration: left, onTimeout: () => late(`GET ${server.root}/v1/models: no answer`) }),
+          Effect.timeoutFail({
+            duration: Math.max(left, answerMs),
+            onTimeout: () => late(`GET ${server.root}/v1/models: no answer`)
+          }),
           Effect.either
         )
         if (Either.isRight(answer)) return answer
         if (!answer.left.passing) return yield* answer.left
         if (begun + timeoutMs - (yield* Clock.currentTimeMillis) <= Backoff.afterMs(count)) {
-          return Either.left(late(`${answer.left.what}; it was waited for ${timeoutMs} ms`))
+          const waited = timeoutMs === 0 ? "" : `; it was waited for ${timeoutMs} ms`
+          return Either.left(late(`${answer.left.what}${waited}`))
         }
         if (count === 1) yield* Effect.logInfo(`waiting up to ${timeoutMs} ms for ${model}: ${answer.left.what}`)
         yield* Effect.sleep(Backoff.afterMs(count))

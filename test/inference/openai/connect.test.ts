@@ -187,6 +187,17 @@ describe("waiting", () => {
     })
   )
 
+  it.scoped("with no time to wait asks once, and takes the answer however long the clock says that it took", () =>
+    Effect.gen(function* () {
+      const server = yield* vllm()
+      const model = yield* connect(server, { readyTimeoutMs: 0 })
+      expect((yield* model.generate(promptIds, sampling)).tokenIds.length).toBe(6)
+      yield* server.close
+      const { message } = yield* Effect.flip(connect(server, { readyTimeoutMs: 0 }))
+      expect(message).toMatch(/no connection \(ECONNREFUSED\)$/)
+    })
+  )
+
   it.scoped("of several servers, one that does not come is left out, and that is said", () =>
     Effect.gen(function* () {
       const [here, gone] = [yield* vllm(), yield* vllm()]
