@@ -66,8 +66,15 @@ export interface Defined<Fields extends Schema.Struct.Fields> extends Definition
   readonly decode: (config: unknown) => Either.Either<RlLoss, ParseResult.ParseError>
 }
 
-/** Declares a loss: a module's default export. Its configuration needs no services. @category constructors */
-export const define = <Fields extends Schema.Struct.Fields>(definition: Definition<Fields>): Defined<Fields> => {
+/**
+ * Declares a loss: a module's default export. Its configuration needs no services; without `Config` it takes no keys.
+ *
+ * @category constructors
+ */
+export const define = <Fields extends Schema.Struct.Fields = {}>(
+  options: Omit<Definition<Fields>, "Config"> & { readonly Config?: Schema.Struct<Fields> | undefined }
+): Defined<Fields> => {
+  const definition = { ...options, Config: options.Config ?? (Schema.Struct({}) as unknown as Schema.Struct<Fields>) }
   const config = definition.Config as unknown as Schema.Schema<Schema.Struct.Type<Fields>>
   // A schema without fields lets every key pass, whatever it is told of those that it does not know.
   const keyless = config.pipe(

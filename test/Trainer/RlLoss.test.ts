@@ -30,6 +30,20 @@ describe("configuration", () => {
     expect(ipo).toMatchObject({ type: "ipo", native: { kernel: "ipo", threshold: 0.02, advantageTau: 1, klTau: 1e-3 } })
   })
 
+  it("a loss that declares no keys takes none", () => {
+    const plain = RlLoss.define({
+      type: "plain",
+      loss:
+        () =>
+        ({ advantages, trainer }) =>
+          trainer.times(advantages).negate()
+    })
+    expect(Either.getOrThrow(plain.decode({})).type).toBe("plain")
+    expect(Either.getOrThrow(Either.flip(plain.decode({ cap: 4 }))).message).toContain(
+      "is unexpected; it takes no keys"
+    )
+  })
+
   it("unknown keys and values out of range are refused by name", () => {
     const message = (config: unknown) => Either.getOrThrow(Either.flip(Dppo.decode(config))).message
     expect(message({ dppo_mask_hihg: 0.3 })).toContain("dppo_mask_hihg")

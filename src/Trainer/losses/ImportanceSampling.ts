@@ -3,13 +3,11 @@
  * (the surrogate that PPO clips: arXiv 1707.06347, equation 6). Nothing bounds r: on-policy it is 1 and this is REINFORCE;
  * the older the samples, the noisier the gradient. A ratio that no longer fits into a number is an error, never a zero.
  */
-import * as Schema from "effect/Schema"
 import * as RlLoss from "../RlLoss.ts"
 
 /** Without a trust region; for samples of the policy's own, or of one that is close. @category losses */
 export default RlLoss.define({
   type: "importance_sampling",
-  Config: Schema.Struct({}),
   loss:
     () =>
     ({ advantages, inference, trainer }) =>
