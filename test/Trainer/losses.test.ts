@@ -402,6 +402,17 @@ describe("NUM-01: a ratio that overflows", () => {
     }
   )
 
+  it("importance_sampling: is skipped where the weight is 0, in formula and kernel", () => {
+    const { formula, kernel } = kernelAndFormula(losses.importance_sampling, {
+      ...overflowing(1),
+      weights: Float64Array.of(1, 0)
+    })
+    const { components, gradient } = Either.getOrThrow(formula)
+    expect(components.rl).toBeCloseTo(-1.1 / counts.rl, 6)
+    expect(kernel.rl).toBeCloseTo(components.rl, 9)
+    expect([gradient[2], kernel.gradient[2]]).toEqual([0, 0])
+  })
+
   it("importance_sampling: is an error that names loss, rollout and member", () => {
     const error = Either.getOrThrow(
       Either.flip(RlLoss.evaluate(losses.importance_sampling, "math/0/1", overflowing(1)))
