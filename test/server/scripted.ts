@@ -42,6 +42,8 @@ const chunked = (tokens: ReadonlyArray<number>, size: number) =>
 const engineOf = (tokens: ReadonlyArray<number>, size: number, logprobOf: (id: number) => number): Engine =>
   ({
     config: { vocabSize: tokenizer.vocabularySize, maxPositionEmbeddings: 4096 },
+    score: (ids: Int32Array) =>
+      Effect.succeed({ logprobs: Float32Array.from(ids, (id, i) => (i === 0 ? 0 : logprobOf(id))) }),
     stream: ({ maxTokens, stopTokenIds }: { readonly maxTokens: number; readonly stopTokenIds: Int32Array }) => {
       const end = tokens.findIndex((id) => stopTokenIds.includes(id)) + 1
       const sampled = tokens.slice(0, Math.min(maxTokens, end === 0 ? tokens.length : end))

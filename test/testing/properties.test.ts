@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Exit, Ref } from "effect"
+import { Effect, Exit, Ref, Schema } from "effect"
 import * as Algorithm from "../../src/Algorithm.ts"
 import Echo from "../../src/algorithms/Echo.ts"
 import Grpo from "../../src/algorithms/Grpo.ts"
@@ -12,6 +12,7 @@ import Sft from "../../src/algorithms/Sft.ts"
 import * as Credit from "../../src/Credit.ts"
 import type { Rollout } from "../../src/Rollout.ts"
 import { registry } from "../../src/Run.ts"
+import * as RlLoss from "../../src/Trainer/RlLoss.ts"
 import * as Testing from "../../src/testing/index.ts"
 
 const few = { runs: 5 }
@@ -93,7 +94,8 @@ const names = {
   arrival: "the order of arrival changes nothing",
   alone: "a group's credit is what it is alone",
   monotone: "a higher reward gets no lower advantage",
-  improves: "one step raises the expected reward"
+  improves: "one step raises the expected reward",
+  packing: "packing changes neither loss nor gradient"
 }
 
 describe("an algorithm that is wrong fails by name", () => {
@@ -132,6 +134,36 @@ describe("an algorithm that is wrong fails by name", () => {
         return group.map(({ reward }) => Credit.uniform((reward - mean(group)) / deviation))
       })
       yield* fails(divided.layer(), names.finite)
+    })
+  )
+
+  it.effect("ADV-03: one whose mean of equal rewards is not quite that reward", () =>
+    Effect.gen(function* () {
+      const rounding = ofGroup("rounding", (group) => group.map(({ reward }) => Credit.uniform(reward - mean(group))))
+      yield* fails(rounding.layer(), names.equal)
+      const below = ofGroup("below", (group) => group.map(() => Credit.uniform(-1)))
+      yield* fails(below.layer(), names.equal)
+    })
+  )
+
+  it.effect("one that is trained on a loss that knows how often it was asked", () =>
+    Effect.gen(function* () {
+      let asked = 0
+      const counting = RlLoss.make(
+        RlLoss.define({
+          type: "counting",
+          Config: Schema.Struct({}),
+          loss:
+            () =>
+            ({ advantages, trainer }) =>
+              trainer.times(advantages).times(++asked)
+        }),
+        {}
+      )
+      const packing = Testing.properties(Grpo.layer(), { loss: counting }).find(({ name }) => name === names.packing)!
+      const verdict = yield* packing.verdict
+      assert(verdict._tag === "Fails")
+      assert.match(verdict.why, /^one sample in each micro-batch: the (rl loss|gradient of token)/)
     })
   )
 
