@@ -244,6 +244,19 @@ describe("an algorithm that is wrong fails by name", () => {
   )
 })
 
+it.effect("of one that remembers nothing is expected that memory breaks, unless it is asked for", () =>
+  Effect.gen(function* () {
+    const raw = ofGroup("raw", (group) => group.map(({ reward }) => Credit.uniform(reward))).layer()
+    const verdicts = (options: Testing.PropertyOptions) =>
+      Effect.forEach([names.shift, names.equal, names.permuted, names.arrival, names.alone, names.monotone], (name) =>
+        Effect.map(Testing.properties(raw, options).find((one) => one.name === name)!.verdict, ({ _tag }) => _tag)
+      )
+    assert.deepStrictEqual(yield* verdicts({ ...few, stateful: true }), Array(6).fill("DoesNotApply"))
+    const [shift] = yield* verdicts({ ...few, stateful: true, shiftInvariant: true })
+    assert.strictEqual(shift, "Fails")
+  })
+)
+
 it.effect("what does not apply is told apart from what holds", () =>
   Effect.gen(function* () {
     const text = Testing.reportText(yield* Testing.check(Sft.layer(), few))

@@ -3,6 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Either from "effect/Either"
 import type { Sampling } from "../../../src/Inference.ts"
 import * as Completions from "../../../src/inference/openai/CompletionsRoute.ts"
+import * as ErrorWire from "../../../src/inference/openai/ErrorWire.ts"
 import * as Generate from "../../../src/inference/openai/GenerateRoute.ts"
 import type { Route } from "../../../src/inference/openai/Route.ts"
 
@@ -161,6 +162,13 @@ describe.each(shapes)("$name", ({ route, sampled, scored }) => {
     const failure = Either.getOrThrow(Either.flip(route.readGeneration({ choices: [{ token_ids: "5 6" }] }, sampling)))
     expect(failure.what).toMatch(/choices\.0\.token_ids/)
   })
+})
+
+it("a refusal is about the prompt's length only where it says so of the request", () => {
+  const words = "This model's maximum context length is 8192 tokens."
+  expect([400, 413, 422].map((status) => ErrorWire.saysPromptTooLong(status, words))).toEqual([true, true, true])
+  expect([401, 404, 500, 503].some((status) => ErrorWire.saysPromptTooLong(status, words))).toBe(false)
+  expect(ErrorWire.saysPromptTooLong(400, "temperature must be at least 0")).toBe(false)
 })
 
 describe("what is asked for", () => {
