@@ -45,6 +45,9 @@ export class Journal extends Context.Tag("primerl/Journal")<Journal, JournalServ
 
 const idOf = (ended: Rollout.Ended) => (ended._tag === "Absent" ? ended.planned.id : ended.id)
 
+const itemId = (item: ScoredStep.ScoredStep["items"][number]) =>
+  item._tag === "Absent" ? item.planned.id : item.rollout.id
+
 /** An environment of the user's own can give what no journal has a form for. */
 const unwritable = (file: string, ended: Rollout.Ended) => (cause: unknown) => {
   const issue = ParseResult.isParseError(cause) ? ParseResult.ArrayFormatter.formatErrorSync(cause)[0] : undefined
@@ -185,7 +188,7 @@ export const layerFile = (options: FileOptions) =>
         seal: (step, scored) =>
           Effect.gen(function* () {
             const found = linesOf(step)
-            const ids = scored.items.map((item) => (item._tag === "Absent" ? item.planned.id : item.rollout.id))
+            const ids = scored.items.map(itemId)
             const file = path.join(credits, fileOf(step))
             const credit = yield* Effect.try({
               try: () => ScoredStep.text(step, scored),
@@ -208,7 +211,14 @@ export const layerFile = (options: FileOptions) =>
               ScoredStep.parse(text, (id) => Option.fromNullable(known.get(id))),
               (reason) => new JournalError({ file, reason })
             )
-            for (const item of scored.items) known.delete(item._tag === "Absent" ? item.planned.id : item.rollout.id)
+            const ids = scored.items.map(itemId)
+            const journaled = Array.from(linesOf(step).keys())
+            // A file that was cut between two lines reads well, and would train on a part of its step.
+            if (ids.join("\n") !== journaled.join("\n")) {
+              const reason = `its ${ids.length} lines are not those of the ${journaled.length} rollouts in ${path.join(directory, fileOf(step))}, in their order; take it away to score the step again`
+              return yield* new JournalError({ file, reason })
+            }
+            for (const id of ids) known.delete(id)
             lines.delete(step)
             return Option.some(scored)
           }).pipe(Effect.provideService(FileSystem.FileSystem, fs), Effect.provideService(Path.Path, path))

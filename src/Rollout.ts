@@ -1,6 +1,7 @@
 /** A finished trace with who asked for it, and how a planned rollout can end. Pure data. */
 import * as Data from "effect/Data"
 import * as Either from "effect/Either"
+import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import * as Wire from "./internal/RolloutWire.ts"
 import type { Node, Trace } from "./Trace.ts"
@@ -177,10 +178,16 @@ const nodesOf = (
   return Either.right(nodes)
 }
 
+/** The first place that is wrong. */
+const placeOf = (error: ParseResult.ParseError): string => {
+  const issue = ParseResult.ArrayFormatter.formatErrorSync(error)[0]!
+  return issue.path.length === 0 ? "it is no object" : `${issue.path.map(String).join(".")}: ${issue.message}`
+}
+
 /** Reads what `encode` wrote. Fails with `DecodeError`, which names the place, also on log-probabilities that are not finite. @category codec */
 export const decode = (json: unknown): Either.Either<Ended, DecodeError> =>
   Either.gen(function* () {
-    const ended = yield* Either.mapLeft(decodeEnded(json), ({ message }) => new DecodeError({ reason: message }))
+    const ended = yield* Either.mapLeft(decodeEnded(json), (error) => new DecodeError({ reason: placeOf(error) }))
     if (ended._tag === "Absent") return ended
     const { messages, tokens, ...rest } = ended
     return { ...rest, trace: { nodes: yield* nodesOf(messages, tokens) } }

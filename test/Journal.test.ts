@@ -92,6 +92,27 @@ describe("Journal", () => {
     }).pipe(Effect.provide(NodeContext.layer))
   )
 
+  it.scoped("a sealed step that lost, doubled or mixed up whole lines is an error, and not a smaller step", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* fs.makeTempDirectoryScoped()
+      const first = yield* open(directory)
+      for (const id of ["a", "b"]) yield* first.append(2, rollout({ id }))
+      yield* first.append(2, absent(planned({ id: "gone" }), { _tag: "NoReward", reward: Number.NaN }))
+      yield* first.seal(2, step)
+      const file = `${directory}/credits/step_000002.jsonl`
+      const [head, a, gone, b] = (yield* fs.readFileString(file)).trimEnd().split("\n")
+      for (const lines of [[head], [head, a, gone], [head, a, gone, b, b], [head, b, gone, a]]) {
+        yield* fs.writeFileString(file, `${lines.join("\n")}\n`)
+        const { message } = yield* Effect.flip(Effect.flatMap(open(directory, 2), (journal) => journal.sealed(2)))
+        expect(message).toContain(
+          `its ${lines.length - 1} lines are not those of the 3 rollouts in ${directory}/rollouts`
+        )
+        expect(message).toMatch(/take it away to score the step again$/)
+      }
+    }).pipe(Effect.provide(NodeContext.layer))
+  )
+
   it.scoped("what was appended is found again by a later process, bit for bit", () =>
     Effect.gen(function* () {
       const fs = yield* FileSystem.FileSystem

@@ -58,7 +58,8 @@ export const text = (step: number, { items, state }: ScoredStep): string =>
 
 const inWords = (error: ParseResult.ParseError): string => {
   const issue = ParseResult.ArrayFormatter.formatErrorSync(error)[0]
-  return issue === undefined ? error.message : `${issue.path.map(String).join(".")}: ${issue.message}`
+  const where = issue === undefined || issue.path.length === 0 ? "" : `${issue.path.map(String).join(".")}: `
+  return `${where}${issue?.message ?? error.message}; take this file away to score the step again`
 }
 
 const at = <A>(line: number, result: Either.Either<A, string>): Either.Either<A, string> =>
