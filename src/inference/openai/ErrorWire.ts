@@ -11,7 +11,8 @@ export const ErrorBody = Schema.Union(
   Schema.Struct({ detail: Schema.String })
 )
 
-const decode = Schema.decodeUnknownOption(Schema.parseJson(ErrorBody))
+const decode = Schema.decodeUnknownOption(ErrorBody)
+const decodeText = Schema.decodeUnknownOption(Schema.parseJson(ErrorBody))
 
 /** The first words of a text, on one line. @category conversions */
 export const firstWords = (text: string): string => {
@@ -19,18 +20,19 @@ export const firstWords = (text: string): string => {
   return line.length > 300 ? `${line.slice(0, 300)}…` : line
 }
 
+const messageOf = (known: typeof ErrorBody.Type): string => {
+  if ("detail" in known) return known.detail
+  if ("message" in known) return known.message
+  return typeof known.error === "string" ? known.error : known.error.message
+}
+
 /** What the body of a refusal says. @category conversions */
 export const wordsOf = (body: string): string =>
-  firstWords(
-    Option.match(decode(body), {
-      onNone: () => body,
-      onSome: (known) => {
-        if ("detail" in known) return known.detail
-        if ("message" in known) return known.message
-        return typeof known.error === "string" ? known.error : known.error.message
-      }
-    })
-  )
+  firstWords(Option.match(decodeText(body), { onNone: () => body, onSome: messageOf }))
+
+/** What an answer says that is an error under a status of success; none of another answer. @category conversions */
+export const errorIn = (answer: unknown): Option.Option<string> =>
+  Option.map(decode(answer), (known) => firstWords(messageOf(known)))
 
 const tooLong =
   /maximum (context|model|allowed|prompt) length|longer than the model's context length|context_length_exceeded|max_model_len/i

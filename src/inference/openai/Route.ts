@@ -1,8 +1,11 @@
 /** A way to ask a server for tokens: what is posted, and how its answer reads. */
 import * as Either from "effect/Either"
+import * as Option from "effect/Option"
 import * as ParseResult from "effect/ParseResult"
+import * as Predicate from "effect/Predicate"
 import type * as Schema from "effect/Schema"
 import type { Generation, Sampling } from "../../Inference.ts"
+import * as ErrorWire from "./ErrorWire.ts"
 import { Failure, unusable } from "./Failure.ts"
 import * as Logprob from "./Logprob.ts"
 
@@ -69,6 +72,9 @@ export const decode =
   <A, I>(schema: Schema.Schema<A, I>, where: string) =>
   (answer: unknown): Either.Either<A, Failure> =>
     Either.mapLeft(ParseResult.decodeUnknownEither(schema)(answer), (error) => {
+      const refusal = Option.getOrUndefined(ErrorWire.errorIn(answer))
+      if (refusal !== undefined) return unusable(`${where}: an error under a status of success: ${refusal}`)
+      if (!Predicate.isRecord(answer)) return unusable(`${where}: the answer is no JSON object`)
       const [issue] = ParseResult.ArrayFormatter.formatIssueSync(error)
       const at = issue === undefined || issue.path.length === 0 ? "the answer" : issue.path.join(".")
       return unusable(`${where}: ${at} is not as expected: ${issue?.message ?? "it has another form"}`)

@@ -185,6 +185,21 @@ describe("a request", () => {
     })
   )
 
+  it.scoped("an error under a status of success is told in the server's words, and not asked for again", () =>
+    Effect.gen(function* () {
+      for (const [body, words] of [
+        [{ error: { message: "the engine is dead" } }, /an error under a status of success: the engine is dead/],
+        [{ object: "error", message: "out of memory" }, /an error under a status of success: out of memory/],
+        ["[]", /the answer is no JSON object/],
+        ["null", /the answer is no JSON object/]
+      ] as const) {
+        const { attempts, model } = yield* connected(() => ({ body }))
+        expect(yield* failing(model)).toMatch(words)
+        expect(attempts()).toBe(1)
+      }
+    })
+  )
+
   it.scoped("TOK-17: without ids and log-probabilities it fails at once, and not as an empty turn", () =>
     Effect.gen(function* () {
       const { attempts, model } = yield* connected(() => ({
