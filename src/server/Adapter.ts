@@ -2,14 +2,15 @@
  * LoRA adapters as PEFT saves them (adapter_config.json, adapter_model.safetensors), merged into a copy of the weights:
  * W + s·B·A with s = alpha / r, or alpha / √r with rank stabilisation (arXiv 2106.09685, §4.1; arXiv 2312.03732).
  */
+import { runInNewContext } from "node:vm"
 import * as FileSystem from "@effect/platform/FileSystem"
+import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { reasonInWords } from "../internal/FileWords.ts"
-import { inWords } from "../internal/inWords.ts"
 import type { Engine, Tensor } from "../Trainer/Engine.ts"
 import { toFloat32 } from "../Trainer/Halves.ts"
 import { ModelError } from "../Trainer/ModelError.ts"
@@ -59,7 +60,9 @@ const readConfig = (directory: string): Effect.Effect<PeftConfig, ModelError, Fi
     )
     return yield* Either.mapLeft(Schema.decodeUnknownEither(PeftConfig, { errors: "all" })(text), (error) => {
       const issues = ParseResult.ArrayFormatter.formatErrorSync(error)
-      const reason = issues.map(({ message, path }) => `${path.map(String).join(".")}: ${message}`).join("; ")
+      const reason = Arr.dedupeWith(issues, (a, b) => a.path.join() === b.path.join())
+        .map(({ message, path }) => (path.length === 0 ? "it is no JSON object" : `${path.join(".")}: ${message}`))
+        .join("; ")
       return new ModelError({ path, reason: `is no LoRA adapter that can be served: ${reason}` })
     })
   })
@@ -96,21 +99,33 @@ const modulesOf = (tensors: ReadonlyArray<Tensor>): ReadonlyMap<string, Tensor> 
     )
   )
 
-/** Whether `target_modules` names a module: by its last names, by a pattern for the whole, or by "all-linear". */
-const targets = (
+/** A pattern that goes through all its ways would keep every request waiting, for years. */
+const patternMs = 1_000
+
+/** The modules that `target_modules` names: by their last names, by a pattern for the whole, or by "all-linear". */
+const targetsOf = (
   path: string,
-  wanted: PeftConfig["target_modules"]
-): Either.Either<(module: string) => boolean, ModelError> => {
+  wanted: PeftConfig["target_modules"],
+  modules: ReadonlyArray<string>
+): Either.Either<ReadonlyArray<string>, ModelError> => {
   if (typeof wanted !== "string") {
-    return Either.right((module) => wanted.some((name) => module === name || module.endsWith(`.${name}`)))
+    return Either.right(
+      modules.filter((module) => wanted.some((name) => module === name || module.endsWith(`.${name}`)))
+    )
   }
-  if (wanted === "all-linear") return Either.right((module) => module !== "lm_head")
+  if (wanted === "all-linear") return Either.right(modules.filter((module) => module !== "lm_head"))
   return Either.try({
-    try: () => {
+    // only what runs in a context of its own can be stopped
+    try: (): ReadonlyArray<string> => {
       const pattern = new RegExp(`^(?:${wanted})$`)
-      return (module: string) => pattern.test(module)
+      const named = "modules.filter((module) => pattern.test(module))"
+      return Array.from(runInNewContext(named, { modules, pattern }, { timeout: patternMs }))
     },
-    catch: (cause) => new ModelError({ path, reason: `target_modules: ${inWords(cause)}` })
+    // what is thrown in there is no Error of out here
+    catch: (cause) => {
+      const reason = cause instanceof Error ? cause.message : `the pattern takes longer than ${patternMs} ms`
+      return new ModelError({ path, reason: `target_modules: ${reason}` })
+    }
   })
 }
 
@@ -119,7 +134,7 @@ const problemOf = (
   pairs: ReadonlyMap<string, Pair>,
   modules: ReadonlyMap<string, Tensor>,
   config: PeftConfig,
-  isTarget: (module: string) => boolean
+  wanted: ReadonlyArray<string>
 ): string | undefined => {
   for (const [module, pair] of pairs) {
     const weight = modules.get(module)
@@ -137,7 +152,6 @@ const problemOf = (
       }
     }
   }
-  const wanted = Array.from(modules.keys()).filter(isTarget)
   if (wanted.length === 0) return "target_modules names no module of the model"
   const absent = wanted.find((module) => !pairs.has(module))
   return absent === undefined
@@ -177,7 +191,8 @@ export const open = (
   Effect.gen(function* () {
     const config = yield* readConfig(directory)
     const path = `${directory}/${weightsName}`
-    const isTarget = yield* targets(`${directory}/${configName}`, config.target_modules)
+    const modules = modulesOf(base.tensors)
+    const wanted = yield* targetsOf(`${directory}/${configName}`, config.target_modules, Array.from(modules.keys()))
     const scale = config.lora_alpha / (config.use_rslora === true ? Math.sqrt(config.r) : config.r)
     const engine = yield* Weights.blank(base, options.threads)
     yield* Effect.flatMap(base.snapshot, engine.adopt)
@@ -185,8 +200,7 @@ export const open = (
       Effect.gen(function* () {
         const checkpoint = yield* Safetensors.openFile(directory, weightsName)
         const pairs = yield* pairsOf(path, checkpoint.tensors.keys())
-        const modules = modulesOf(base.tensors)
-        const problem = problemOf(checkpoint, pairs, modules, config, isTarget)
+        const problem = problemOf(checkpoint, pairs, modules, config, wanted)
         if (problem !== undefined) return yield* new ModelError({ path, reason: problem })
         const read = (name: string) =>
           Effect.map(checkpoint.read(name), (bytes) => toFloat32(checkpoint.tensors.get(name)!.dtype, bytes))

@@ -174,6 +174,20 @@ layer(NodeContext.layer)("the admin routes", (it) => {
     })
   )
 
+  it.scoped("weights of a model that computes otherwise are refused, though their tensors fit", () =>
+    Effect.gen(function* () {
+      const { call } = yield* serve()
+      const before = firstOf(yield* call("/v1/completions", ask))
+      const weight_dir = yield* changed({ config: { rope_theta: 5 } })
+      const { body, status } = yield* call("/update_weights", { weight_dir }, asAdmin)
+      expect([status, body.error.param]).toEqual([400, "weight_dir"])
+      expect(body.error.message).toMatch(
+        /config\.json: is of another model: ropeTheta is 5, and the model that is served/
+      )
+      expect(firstOf(yield* call("/v1/completions", ask))).toEqual(before)
+    })
+  )
+
   it.scoped("weights that do not fit, or hold what is no number, change nothing and are told by tensor", () =>
     Effect.gen(function* () {
       const fs = yield* FileSystem.FileSystem
@@ -285,8 +299,15 @@ layer(NodeContext.layer)("the admin routes", (it) => {
           /"model\.norm\.weight" is no part of a LoRA adapter/
         ],
         [{ target_modules: ["w1"] }, matrices(), /target_modules names no module/],
+        // a pattern that would be tried for years
+        [
+          { target_modules: "(.|.)*!" },
+          matrices(),
+          /adapter_config\.json: target_modules: the pattern takes longer than 1000 ms/
+        ],
+        [{ target_modules: "(" }, matrices(), /adapter_config\.json: target_modules: Invalid regular expression/],
         [{}, [{ ...A, values: A.values.map(() => Number.NaN) }, B, ...others], /q_proj\.weight holds NaN/],
-        [{ use_dora: true }, matrices(), /adapter_config\.json: .*use_dora/],
+        [{ use_dora: true }, matrices(), /adapter_config\.json: is no .*: use_dora: Expected false, actual true$/],
         [{ modules_to_save: ["lm_head"] }, matrices(), /modules_to_save/],
         [{ r: 0, lora_alpha: "x" }, matrices(), /r: .*lora_alpha: /]
       ]
