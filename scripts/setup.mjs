@@ -1,5 +1,6 @@
 // Brings a checkout to the point where everything runs: dependencies, native addon, compiled sources.
 // Each part is skipped while what it was made from is unchanged, so that running it again costs nothing.
+// With --tests it also fetches what only the tests compare with: half a gigabyte that nobody needs to train.
 import { execFileSync } from "node:child_process"
 import { createHash } from "node:crypto"
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
@@ -50,6 +51,13 @@ part("dependencies", {
   output: "node_modules/effect/package.json",
   command: [npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"]
 })
+if (process.argv.includes("--tests")) {
+  part("peers of the tests", {
+    inputs: ["test/peers/package.json", "test/peers/package-lock.json"],
+    output: "test/peers/node_modules/ai/package.json",
+    command: [npm, "ci", "--prefix", "test/peers", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+  })
+}
 part("native addon", {
   inputs: [...files("native"), "package-lock.json"],
   output: "native/build/primerl.node",
