@@ -19,7 +19,7 @@ import * as Journal from "../src/Journal.ts"
 import * as Orchestrator from "../src/Orchestrator.ts"
 import * as Dispatcher from "../src/orchestrator/Dispatcher.ts"
 import * as Permits from "../src/Permits.ts"
-import { Renderer } from "../src/Renderer.ts"
+import { parserOfWhole, Renderer, type RendererService } from "../src/Renderer.ts"
 import * as Sampler from "../src/Sampler.ts"
 import * as State from "../src/State.ts"
 import * as Trace from "../src/Trace.ts"
@@ -109,6 +109,13 @@ const layerPolicy = Layer.succeed(Inference, {
   adopt: () => Effect.void
 })
 
+const parseSoak: RendererService["parse"] = (completionIds) => ({
+  message: { role: "assistant", content: `${completionIds.length} tokens from ${completionIds[0]}` },
+  toolCalls: [],
+  reasoningComplete: undefined,
+  terminatedBy: undefined
+})
+
 /** Text does not matter here: a prompt is a few ids, an answer is its number of ids. */
 const layerRenderer = Layer.succeed(Renderer, {
   name: "soak",
@@ -122,12 +129,8 @@ const layerRenderer = Layer.succeed(Renderer, {
       isContent: new Uint8Array(length)
     }
   },
-  parse: (completionIds) => ({
-    message: { role: "assistant", content: `${completionIds.length} tokens from ${completionIds[0]}` },
-    toolCalls: [],
-    reasoningComplete: undefined,
-    terminatedBy: undefined
-  }),
+  parse: parseSoak,
+  parser: parserOfWhole(parseSoak),
   bridge: () => undefined
 })
 

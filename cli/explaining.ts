@@ -41,6 +41,7 @@ const layerNoText = (reason: string) => {
       stopTokenIds: [],
       render: noRenderer,
       parse: noRenderer,
+      parser: noRenderer,
       bridge: noRenderer
     })
   )

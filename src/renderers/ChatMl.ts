@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import type { AssistantMessage, Message, ToolSpec } from "../Message.ts"
-import { Renderer, type RendererError } from "../Renderer.ts"
+import { Renderer, type RendererError, type RendererService } from "../Renderer.ts"
 import { Tokenizer, type TokenizerService } from "../Tokenizer.ts"
 import * as ChatFormat from "./internal/ChatFormat.ts"
 
@@ -45,7 +45,7 @@ const writeMessages = (
 }
 
 /** Left when the vocabulary has no `<|im_start|>` or `<|im_end|>`. @category constructors */
-export const make = (tokenizer: TokenizerService): Either.Either<ChatFormat.ChatRenderer, RendererError> =>
+export const make = (tokenizer: TokenizerService): Either.Either<RendererService, RendererError> =>
   Either.map(ChatFormat.readIds(name, tokenizer), (ids) =>
     ChatFormat.makeRenderer(tokenizer, ids, {
       name,

@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import type { AssistantMessage, Message, ToolSpec } from "../Message.ts"
-import { Renderer, RendererError } from "../Renderer.ts"
+import { Renderer, RendererError, type RendererService } from "../Renderer.ts"
 import { Tokenizer, type TokenizerService } from "../Tokenizer.ts"
 import * as ChatFormat from "./internal/ChatFormat.ts"
 
@@ -99,7 +99,7 @@ const makeWriteMessages =
 export const make = (
   tokenizer: TokenizerService,
   options: Options = {}
-): Either.Either<ChatFormat.ChatRenderer, RendererError> =>
+): Either.Either<RendererService, RendererError> =>
   Either.flatMap(ChatFormat.readIds(name, tokenizer), (ids) => {
     if (ids.think === undefined || ids.toolCall === undefined) {
       const reason = "the tokenizer lacks <think>, </think>, <tool_call> or </tool_call>; choose another renderer"

@@ -7,10 +7,9 @@ import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
-import { Renderer, RendererError } from "../Renderer.ts"
+import { Renderer, RendererError, type RendererService } from "../Renderer.ts"
 import { Tokenizer, type TokenizerService } from "../Tokenizer.ts"
 import * as ChatMl from "./ChatMl.ts"
-import type { ChatRenderer } from "./internal/ChatFormat.ts"
 import * as Qwen3 from "./Qwen3.ts"
 
 const makers = {
@@ -26,7 +25,7 @@ export const names: ReadonlyArray<Name> = ["chatml", "qwen3"]
 
 const isName = (name: string): name is Name => Object.hasOwn(makers, name)
 
-const fromName = (name: string, tokenizer: TokenizerService): Either.Either<ChatRenderer, RendererError> =>
+const fromName = (name: string, tokenizer: TokenizerService): Either.Either<RendererService, RendererError> =>
   isName(name)
     ? makers[name](tokenizer)
     : Either.left(
@@ -107,7 +106,7 @@ const readTemplate = (directory: string): Effect.Effect<string, RendererError> =
 export const fromDirectory = (
   directory: string,
   name = "auto"
-): Effect.Effect<ChatRenderer, RendererError, Tokenizer> =>
+): Effect.Effect<RendererService, RendererError, Tokenizer> =>
   Effect.gen(function* () {
     const tokenizer = yield* Tokenizer
     if (name !== "auto") return yield* fromName(name, tokenizer)

@@ -2,19 +2,19 @@
 import * as Effect from "effect/Effect"
 import { inWords } from "../internal/inWords.ts"
 import type { Message, ToolSpec } from "../Message.ts"
+import type { RendererService } from "../Renderer.ts"
 import { type ApiError, invalid } from "./ApiError.ts"
 import type { Model } from "./Models.ts"
-import type { ChatRenderer } from "./Reader.ts"
 
 /** The renderer of a model, or why there is no chat with it. @category getters */
-export const rendererOf = ({ format, id }: Model): Effect.Effect<ChatRenderer, ApiError> =>
+export const rendererOf = ({ format, id }: Model): Effect.Effect<RendererService, ApiError> =>
   Effect.mapError(format.renderer, ({ reason }) =>
     invalid(`${JSON.stringify(id)} takes no conversations, only completions: ${reason}`, { param: "model" })
   )
 
 /** Token ids of a conversation. @category conversions */
 export const render = (
-  renderer: ChatRenderer,
+  renderer: RendererService,
   messages: ReadonlyArray<Message>,
   options: { readonly tools: ReadonlyArray<ToolSpec>; readonly addGenerationPrompt: boolean }
 ): Effect.Effect<Int32Array, ApiError> =>

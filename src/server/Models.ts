@@ -5,17 +5,16 @@ import * as Effect from "effect/Effect"
 import type * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import type { RendererError } from "../Renderer.ts"
+import type { RendererError, RendererService } from "../Renderer.ts"
 import type { TokenizerService } from "../Tokenizer.ts"
 import type { Engine } from "../Trainer/Engine.ts"
 import { type ApiError, invalid } from "./ApiError.ts"
-import type { ChatRenderer } from "./Reader.ts"
 
 /** What reads and writes text for every model of the server. @category model */
 export interface Format {
   readonly tokenizer: TokenizerService
   /** or why there is no chat */
-  readonly renderer: Either.Either<ChatRenderer, RendererError>
+  readonly renderer: Either.Either<RendererService, RendererError>
   /** ids that end any completion */
   readonly endIds: ReadonlyArray<number>
   /** longest prompt plus completion, in tokens */

@@ -4,7 +4,7 @@ import * as Endpoints from "../Endpoints.ts"
 import type { Inference } from "../Inference.ts"
 import * as Mock from "../inference/Mock.ts"
 import type { Message } from "../Message.ts"
-import { type Rendered, Renderer } from "../Renderer.ts"
+import { parserOfWhole, type Rendered, Renderer, type RendererService } from "../Renderer.ts"
 import * as State from "../State.ts"
 import { Tokenizer } from "../Tokenizer.ts"
 
@@ -39,17 +39,20 @@ const pieces = (
   }
 }
 
+const parse: RendererService["parse"] = (completionIds) => ({
+  message: { role: "assistant", content: textOf(completionIds) },
+  toolCalls: [],
+  reasoningComplete: undefined,
+  terminatedBy: completionIds.at(-1) === END ? "stop" : undefined
+})
+
 /** Renders every message as its role, its bytes and an end. @category layers */
 export const layerRenderer = Layer.succeed(Renderer, {
   name: "byte-chat",
   stopTokenIds: [END],
   render: (messages, options) => pieces(messages, [], options?.addGenerationPrompt ?? false),
-  parse: (completionIds) => ({
-    message: { role: "assistant", content: textOf(completionIds) },
-    toolCalls: [],
-    reasoningComplete: undefined,
-    terminatedBy: completionIds.at(-1) === END ? "stop" : undefined
-  }),
+  parse,
+  parser: parserOfWhole(parse),
   bridge: (promptIds, completionIds, messages) =>
     pieces(messages, [...promptIds, ...completionIds, ...(completionIds.at(-1) === END ? [] : [END])], true)
 })

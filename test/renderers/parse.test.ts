@@ -1,19 +1,24 @@
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
-import type { TurnEvent } from "../../src/renderers/internal/TurnParser.ts"
+import type { ParsedToolCall, ParseEvent } from "../../src/Renderer.ts"
 import { chatml, ids, plain, plainChatml, tokenizer } from "./fixtures.ts"
 
 const parse = (completion: string, prompt?: string) =>
   chatml.parse(ids(completion), { promptIds: prompt === undefined ? undefined : ids(prompt) })
 
 /** What a reader of the stream has in the end. */
-const collect = (events: ReadonlyArray<TurnEvent>) => {
-  const seen = { content: "", reasoning: "", calls: [] as Array<string> }
+const collect = (events: ReadonlyArray<ParseEvent>) => {
+  const seen = { content: "", reasoning: "", calls: [] as Array<ParsedToolCall>, told: [] as Array<[string, string]> }
   for (const event of events) {
     if (event.type === "content") seen.content += event.text
     else if (event.type === "reasoning") seen.reasoning += event.text
     else if (event.type === "contentRevoked") seen.content = ""
-    else if (event.type === "toolCall") seen.calls.push(event.call.raw)
+    else if (event.type === "toolCallStart") seen.told[event.index] = [event.name, ""]
+    else if (event.type === "toolCallArguments") seen.told[event.index]![1] += event.text
+    else if (event.type === "toolCallEnd") {
+      expect(event.index).toBe(seen.calls.length)
+      seen.calls.push(event.call)
+    }
   }
   return seen
 }
@@ -187,7 +192,8 @@ describe("streaming", () => {
     "\\",
     '{"name": "f", "arguments": {"a": "',
     '"}}',
-    '<tool_call>{"name": "f"}</tool_call>'
+    '<tool_call>{"name": "f"}</tool_call>',
+    '{"arguments": {"n": 1.0}, "name": "f"}'
   )
 
   it("whatever arrives, the events add up to what the batch parser says", () => {
@@ -196,7 +202,7 @@ describe("streaming", () => {
       FastCheck.property(FastCheck.array(piece, { maxLength: 14 }), prompts, (pieces, prompt) => {
         const promptIds = prompt === undefined ? undefined : ids(prompt)
         const completion = Int32Array.from(pieces.flatMap((text) => [...ids(text)]))
-        const parser = chatml.parser(promptIds)
+        const parser = chatml.parser({ promptIds })
         const events = [...completion].flatMap((id) => [...parser.push(id)])
         const finished = parser.finish()
         const seen = collect([...events, ...finished.events])
@@ -204,16 +210,24 @@ describe("streaming", () => {
         expect(finished.parsed).toEqual(parsed)
         expect(seen.content).toBe(parsed.message.content ?? "")
         expect(seen.reasoning).toBe(parsed.message.reasoningContent ?? "")
-        expect(seen.calls).toEqual(parsed.toolCalls.map(({ raw }) => raw))
+        expect(seen.calls).toEqual(parsed.toolCalls)
+        for (const [index, { arguments: text, name, source, span, status }] of parsed.toolCalls.entries()) {
+          if (status === "ok") expect(seen.told[index]).toEqual([name, text])
+          expect(tokenizer.decode(completion.slice(...span))).toBe(source)
+        }
       }),
       { numRuns: 1000 }
     )
   })
 
   it("text comes out as it arrives, and a call when it is closed", () => {
-    const parser = chatml.parser(ids("<|im_start|>assistant\n<think>\n\n</think>\n\n"))
+    const parser = chatml.parser({ promptIds: ids("<|im_start|>assistant\n<think>\n\n</think>\n\n") })
     const types = [...ids(`hi ${ls}`)].map((id) => parser.push(id).map((event) => event.type))
     expect(types.slice(0, 2)).toEqual([["content"], ["content"]])
-    expect(types.at(-1)).toEqual(["toolCall"])
+    expect(types.at(-1)).toEqual(["toolCallEnd"])
+    expect(types.filter((some) => some.includes("toolCallArguments"))).toEqual([
+      ["toolCallArguments"],
+      ["toolCallArguments"]
+    ])
   })
 })

@@ -26,10 +26,17 @@ describe("JSON as Python writes it", () => {
 
 it("members keep the spelling they were written with", () => {
   const text = '{ "a" : {"x":1.0, "y": [9007199254740993, "}, \\" ,"]} , "n\\u0061me": "f", "a": 1.50 }'
-  expect([...memberTexts(text)]).toEqual([
-    ["a", "1.50"],
-    ["name", '"f"']
+  expect(memberTexts(text)).toEqual([
+    ["a", '{"x":1.0, "y": [9007199254740993, "}, \\" ,"]}'],
+    ["name", '"f"'],
+    ["a", "1.50"]
   ])
-  expect(memberTexts('{"arguments": {"k": "a:b,{"}}').get("arguments")).toBe('{"k": "a:b,{"}')
-  expect(memberTexts("{}").size).toBe(0)
+  expect(memberTexts('{"arguments": {"k": "a:b,{"}}')).toEqual([["arguments", '{"k": "a:b,{"}']])
+  expect(memberTexts('{"a":1 , "b" : "x" ,"c":[ ],"\\n\\u00e9":null}')).toEqual([
+    ["a", "1"],
+    ["b", '"x"'],
+    ["c", "[ ]"],
+    ["\né", "null"]
+  ])
+  expect(memberTexts("{}")).toEqual([])
 })

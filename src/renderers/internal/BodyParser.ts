@@ -1,54 +1,50 @@
 /**
- * The part of a turn after its reasoning: content, and tool calls between two marker ids. A close marker inside a JSON
- * string is text of the argument, unless the string never ends.
+ * The part of a turn after its reasoning: content, and blocks of tool calls between two markers. A close marker inside a
+ * JSON string is text of the argument, unless the string never ends.
  */
-import type { ParsedToolCall } from "../../Renderer.ts"
-import type { Decoder, TokenizerService } from "../../Tokenizer.ts"
+import type { CallReader, CallSink, CallSyntax, ReadCall } from "./CallReader.ts"
 import { makeStringScanner, type StringScanner } from "./jsonText.ts"
 import * as Newlines from "./Newlines.ts"
-import * as ToolCall from "./ToolCall.ts"
-
-/** @category model */
-export interface Pair {
-  readonly open: number
-  readonly close: number
-}
+import type { Segment } from "./Segments.ts"
 
 /** @category model */
 export interface BodyEvents {
   readonly content: (text: string) => void
-  readonly toolCall: (call: ParsedToolCall) => void
+  readonly start: (name: string, id: string | undefined) => void
+  readonly arguments: (text: string) => void
+  readonly end: (call: ReadCall, span: readonly [start: number, end: number], source: string) => void
 }
 
 /** @category model */
 export interface BodyParser {
-  readonly push: (id: number) => void
+  readonly push: (segment: Segment) => void
   readonly finish: () => void
 }
 
-interface OpenCall {
-  readonly scanner: StringScanner
-  readonly decoder: Decoder
-  raw: string
-  /** where the call would end if its string never does: the text before, and the ids after */
-  early: { readonly raw: string; readonly ids: Array<number> } | undefined
+interface Block {
+  readonly reader: CallReader
+  readonly scanner: StringScanner | undefined
+  /** where the block would end if its string never does, and what follows */
+  held: Array<Segment> | undefined
 }
 
 /** @category constructors */
 export const make = (options: {
-  readonly tokenizer: TokenizerService
-  readonly toolCall: Pair | undefined
-  /** line breaks that the format puts before the content */
-  readonly leading: number
+  readonly calls: CallSyntax | undefined
+  /** line breaks that the format puts before the content, and between it and a call */
+  readonly lines: { readonly before: number; readonly after: number }
   readonly on: BodyEvents
 }): BodyParser => {
-  const { on, tokenizer, toolCall } = options
-  let newlines = Newlines.make({ leading: options.leading, trailing: 1 })
-  let decoder = tokenizer.decoder()
+  const { calls, lines, on } = options
+  let newlines = Newlines.make({ leading: lines.before, trailing: lines.after })
   let content = ""
   /** blank text after a call is a separator until something follows it */
   let blank: string | undefined
-  let call: OpenCall | undefined
+  let block: Block | undefined
+  /** of the call that is being read: its first token, its last so far, and its text */
+  let from = 0
+  let last = 0
+  let source = ""
 
   const emit = (text: string) => {
     if (text === "") return
@@ -61,51 +57,68 @@ export const make = (options: {
     content += text
     on.content(text)
   }
-  const pushText = (text: string) => emit(newlines.push(text))
-  const endText = (beforeCall: boolean) => {
-    pushText(decoder.flush())
-    // the line break before a call is the format's only when there is content before it
-    emit(newlines.end({ trim: beforeCall && content !== "" }))
-  }
-  const endCall = (raw: string, closed: boolean) => {
-    call = undefined
-    on.toolCall(ToolCall.parse(raw, closed))
-    decoder = tokenizer.decoder()
-    newlines = Newlines.make({ leading: 0, trailing: 1 })
-    blank = ""
-  }
-  const pushCall = (open: OpenCall, id: number) => {
-    const text = open.decoder.push(id)
-    open.raw += text
-    open.scanner.push(text)
-    open.early?.ids.push(id)
-  }
-  const pushClose = (open: OpenCall, id: number) => {
-    const { raw } = open
-    if (!open.scanner.inString()) endCall(raw + open.decoder.flush(), true)
-    else {
-      pushCall(open, id)
-      open.early ??= { raw, ids: [] }
+  // the line breaks before a call are the format's only when there is content before it
+  const endText = (beforeCall: boolean) => emit(newlines.end({ trim: beforeCall && content !== "" }))
+
+  const sink: CallSink = {
+    start: (name, id) => on.start(name, id),
+    arguments: (text) => on.arguments(text),
+    end: (call) => {
+      on.end(call, [from, last + 1], source)
+      from = last + 1
+      source = ""
     }
   }
-  const push = (id: number): void => {
-    if (call !== undefined) {
-      if (id === toolCall?.close) pushClose(call, id)
-      else pushCall(call, id)
-    } else if (id === toolCall?.open) {
-      endText(true)
-      call = { scanner: makeStringScanner(), decoder: tokenizer.decoder(), raw: "", early: undefined }
-    } else pushText(decoder.push(id))
+  const open = (syntax: CallSyntax, segment: Segment) => {
+    endText(true)
+    from = segment.at
+    last = segment.at
+    source = segment.text
+    block = {
+      reader: syntax.make(sink),
+      scanner: syntax.hasStrings ? makeStringScanner() : undefined,
+      held: undefined
+    }
+  }
+  const read = (into: Block, segment: Segment) => {
+    last = segment.at
+    source += segment.text
+    into.reader.push(segment.text, segment.isMarker)
+  }
+  const endBlock = (into: Block, close: Segment | undefined) => {
+    block = undefined
+    if (close !== undefined) {
+      last = close.at
+      source += close.text
+    }
+    into.reader.finish(close !== undefined)
+    newlines = Newlines.make({ leading: 0, trailing: lines.after })
+    blank = ""
+  }
+  const pushInBlock = (into: Block, segment: Segment, close: string) => {
+    const isClose = segment.isMarker && segment.text === close
+    const isInString = into.scanner?.inString() === true
+    if (isClose && !isInString) {
+      for (const one of into.held ?? []) read(into, { ...one, isMarker: false })
+      endBlock(into, segment)
+      return
+    }
+    into.scanner?.push(segment.text)
+    if (into.held !== undefined) into.held.push(segment)
+    else if (isClose) into.held = [segment]
+    else read(into, segment)
+  }
+  const push = (segment: Segment): void => {
+    if (block !== undefined && calls !== undefined) pushInBlock(block, segment, calls.close)
+    else if (segment.isMarker && calls !== undefined && segment.text === calls.open) open(calls, segment)
+    else emit(newlines.push(segment.text))
   }
   const finish = (): void => {
-    while (call !== undefined) {
-      const { early, raw } = call
-      if (early === undefined) {
-        endCall(raw + call.decoder.flush(), false)
-        return
-      }
-      endCall(early.raw, true)
-      for (const id of early.ids) push(id)
+    while (block !== undefined) {
+      const { held } = block
+      endBlock(block, held?.[0])
+      for (const segment of held?.slice(1) ?? []) push(segment)
+      if (held === undefined) return
     }
     endText(false)
   }

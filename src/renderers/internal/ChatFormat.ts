@@ -6,10 +6,10 @@ import * as Either from "effect/Either"
 import type { AssistantMessage, Message, ToolSpec } from "../../Message.ts"
 import { type Rendered, RendererError, type RendererService, type RenderOptions } from "../../Renderer.ts"
 import type { TokenizerService } from "../../Tokenizer.ts"
-import type { Pair } from "./BodyParser.ts"
+import * as JsonCall from "./JsonCall.ts"
+import { parseWhole } from "./parseWhole.ts"
 import { pythonJson } from "./pythonJson.ts"
 import * as Runs from "./Runs.ts"
-import * as ToolCall from "./ToolCall.ts"
 import * as TurnParser from "./TurnParser.ts"
 
 /** @category model */
@@ -18,14 +18,13 @@ export interface Ids {
   readonly turnClose: number
   readonly endOfText: number | undefined
   /** undefined when the vocabulary lacks one of the two */
-  readonly think: Pair | undefined
-  readonly toolCall: Pair | undefined
+  readonly think: TurnParser.Pair | undefined
+  readonly toolCall: TurnParser.Pair | undefined
 }
 
-const pair = (tokenizer: TokenizerService, name: string): Pair | undefined => {
-  const open = tokenizer.special(`<${name}>`)
-  const close = tokenizer.special(`</${name}>`)
-  return open === undefined || close === undefined ? undefined : { open, close }
+const pair = (tokenizer: TokenizerService, name: string): TurnParser.Pair | undefined => {
+  const [open, close] = [`<${name}>`, `</${name}>`]
+  return tokenizer.special(open) === undefined || tokenizer.special(close) === undefined ? undefined : { open, close }
 }
 
 /** @category constructors */
@@ -114,7 +113,7 @@ const makeWriter = (tokenizer: TokenizerService, ids: Ids, prior: ReadonlyArray<
       message.toolCalls?.forEach((call, order) => {
         if (order > 0 || (message.content ?? "") !== "") runs.text("\n", part)
         scaffold("<tool_call>", part)
-        runs.text(ToolCall.write(call), part)
+        runs.text(JsonCall.write(call), part)
         scaffold("</tool_call>", part)
       })
     },
@@ -152,7 +151,7 @@ export const writeToolTurn = (
 /** What one format decides. @category model */
 export interface Dialect {
   readonly name: string
-  readonly lines: TurnParser.TurnFormat["lines"]
+  readonly lines: Omit<TurnParser.TurnFormat["lines"], "beforeCall">
   readonly emptyReasoningIsNone: boolean
   /** why the format cannot say this, if it cannot */
   readonly objection: (messages: ReadonlyArray<Message>, tools: ReadonlyArray<ToolSpec>) => string | undefined
@@ -171,23 +170,22 @@ const generalObjection = (messages: ReadonlyArray<Message>): string | undefined 
   return unknown < 0 ? undefined : `message ${unknown} has the unknown role ${JSON.stringify(messages[unknown]?.role)}`
 }
 
-/** A renderer with the machine behind `parse`, for a turn that is still arriving. @category model */
-export interface ChatRenderer extends RendererService {
-  readonly parser: (promptIds?: Int32Array | undefined) => TurnParser.TurnParser
-}
-
 /** @category constructors */
-export const makeRenderer = (tokenizer: TokenizerService, ids: Ids, dialect: Dialect): ChatRenderer => {
+export const makeRenderer = (tokenizer: TokenizerService, ids: Ids, dialect: Dialect): RendererService => {
   const format: TurnParser.TurnFormat = {
     tokenizer,
-    turnClose: ids.turnClose,
+    closeIds: [ids.turnClose],
     endIds: ids.endOfText === undefined ? [] : [ids.endOfText],
+    openIds: [ids.turnOpen],
     think: ids.think,
-    toolCall: ids.toolCall,
-    lines: dialect.lines,
+    calls: ids.toolCall === undefined ? undefined : JsonCall.syntax(ids.toolCall.open, ids.toolCall.close),
+    callClosesReasoning: true,
+    lines: { ...dialect.lines, beforeCall: 1 },
     emptyReasoningIsNone: dialect.emptyReasoningIsNone
   }
-  const stopTokenIds = [format.turnClose, ...format.endIds]
+  const stopTokenIds = [...format.closeIds, ...format.endIds]
+  const parser: RendererService["parser"] = (options) => TurnParser.make(format, options?.promptIds)
+  const parse: RendererService["parse"] = (completionIds, options) => parseWhole(parser, completionIds, options)
   const render = (messages: ReadonlyArray<Message>, options: RenderOptions = {}): Rendered => {
     const tools = options.tools ?? []
     const objection = generalObjection(messages) ?? dialect.objection(messages, tools)
@@ -206,7 +204,7 @@ export const makeRenderer = (tokenizer: TokenizerService, ids: Ids, dialect: Dia
     const stopped = stopTokenIds.includes(tape[stop] ?? -1)
     // ids after the stop are none of this turn's, and an empty completion has no turn to close
     if (stopped ? stop + 1 < tape.length : completionIds.length === 0) return undefined
-    const { reasoningComplete } = TurnParser.parse(format, completionIds, promptIds)
+    const { reasoningComplete } = parse(completionIds, { promptIds })
     const unfinished = completionIds.length > 0 && reasoningComplete === false
     if (unfinished && stopped) return undefined
     const writer = makeWriter(tokenizer, ids, [promptIds, completionIds])
@@ -221,8 +219,8 @@ export const makeRenderer = (tokenizer: TokenizerService, ids: Ids, dialect: Dia
     name: dialect.name,
     stopTokenIds,
     render,
-    parse: (completionIds, options) => TurnParser.parse(format, completionIds, options?.promptIds),
-    parser: (promptIds) => TurnParser.make(format, promptIds),
+    parse,
+    parser,
     bridge
   }
 }

@@ -6,166 +6,197 @@
  * - There is at most one reasoning region, at the start: opened by the prompt, by an opener before any other text, or
  *   (without an opener) ended by the first close. After it every reasoning marker is text.
  * - A tool call that stands before the close was a draft and is reasoning. When reasoning is never closed, the first
- *   tool call closes it.
+ *   tool call closes it, in formats that read it so.
  */
 import type { AssistantMessage } from "../../Message.ts"
-import type { Parsed, ParsedToolCall } from "../../Renderer.ts"
+import type { Parsed, ParsedToolCall, ParseEvent, Parser } from "../../Renderer.ts"
 import type { TokenizerService } from "../../Tokenizer.ts"
 import * as BodyParser from "./BodyParser.ts"
+import type { CallSyntax } from "./CallReader.ts"
 import * as Newlines from "./Newlines.ts"
+import * as Segments from "./Segments.ts"
 
-/** What a token brought. Calls come once no later token can turn them into drafts. @category model */
-export type TurnEvent =
-  | { readonly type: "reasoning"; readonly text: string }
-  | { readonly type: "content"; readonly text: string }
-  /** takes back all content so far; what of it was reasoning follows as such */
-  | { readonly type: "contentRevoked" }
-  | { readonly type: "toolCall"; readonly call: ParsedToolCall }
-  | { readonly type: "end"; readonly terminatedBy: "stop" | "eos" }
+/** The markers around reasoning. @category model */
+export interface Pair {
+  readonly open: string
+  readonly close: string
+}
 
 /** @category model */
 export interface TurnFormat {
   readonly tokenizer: TokenizerService
-  /** id that ends a turn of this format */
-  readonly turnClose: number
+  /** ids that end a turn of this format as it should end */
+  readonly closeIds: ReadonlyArray<number>
   /** other ids that end it */
   readonly endIds: ReadonlyArray<number>
-  readonly think: BodyParser.Pair | undefined
-  readonly toolCall: BodyParser.Pair | undefined
-  /** line breaks that the format puts around reasoning and before the content after it */
-  readonly lines: { readonly aroundReasoning: number; readonly afterReasoning: number }
+  /** ids that begin a turn: what stands before the last of them is of earlier turns */
+  readonly openIds: ReadonlyArray<number>
+  readonly think: Pair | undefined
+  readonly calls: CallSyntax | undefined
+  /** whether a tool call ends reasoning that is never closed */
+  readonly callClosesReasoning: boolean
+  /** line breaks that the format puts around reasoning, before the content after it, and between content and a call */
+  readonly lines: { readonly aroundReasoning: number; readonly afterReasoning: number; readonly beforeCall: number }
   /** whether reasoning of no characters is the same as none */
   readonly emptyReasoningIsNone: boolean
 }
 
-/** @category model */
-export interface TurnParser {
-  readonly push: (id: number) => ReadonlyArray<TurnEvent>
-  /** Ends the turn where it stands, with the events that this decides. */
-  readonly finish: () => { readonly parsed: Parsed; readonly events: ReadonlyArray<TurnEvent> }
-}
+const markersOf = ({ calls, think, tokenizer }: TurnFormat) =>
+  Segments.markersOf(tokenizer, [
+    ...(think === undefined ? [] : [think.open, think.close]),
+    ...(calls === undefined ? [] : [calls.open, calls.close, ...calls.inner])
+  ])
 
-/** Whether a prompt ends within reasoning, after it, or says nothing about it. */
+/** How a prompt ends, as far as reasoning goes; `text` is what stands behind the marker. */
 const reasoningOfPrompt = (
   promptIds: Int32Array | undefined,
-  format: TurnFormat
-): "none" | "open" | "openWithText" | "closed" => {
-  if (promptIds === undefined || format.think === undefined) return "none"
-  for (let at = promptIds.length - 1; at >= 0; at--) {
-    const id = promptIds[at]!
-    if (id === format.think.close) return "closed"
-    if (id === format.think.open) return at === promptIds.length - 1 ? "open" : "openWithText"
-    if (id === format.turnClose || format.endIds.includes(id)) return "none"
-  }
-  return "none"
+  format: TurnFormat,
+  markers: Segments.Markers
+): { readonly state: "none" | "open" | "closed"; readonly text: string } => {
+  const none = { state: "none", text: "" } as const
+  const { think } = format
+  if (promptIds === undefined || think === undefined) return none
+  const boundaries = new Set([...format.closeIds, ...format.endIds, ...format.openIds])
+  const from = promptIds.findLastIndex((id) => boundaries.has(id)) + 1
+  const segments = Segments.make(format.tokenizer, markers)
+  const said = [...promptIds.subarray(from)].flatMap((id) => segments.push(id)).concat(segments.finish())
+  const last = said.findLastIndex(({ isMarker, text }) => isMarker && (text === think.open || text === think.close))
+  if (last < 0) return none
+  const text = said
+    .slice(last + 1)
+    .map((segment) => segment.text)
+    .join("")
+  return { state: said[last]!.text === think.open ? "open" : "closed", text }
 }
 
-/** @category constructors */
-export const make = (format: TurnFormat, promptIds?: Int32Array | undefined): TurnParser => {
-  const { lines, think, tokenizer, toolCall } = format
-  const start = reasoningOfPrompt(promptIds, format)
-  const around = (leading: number) => Newlines.make({ leading, trailing: lines.aroundReasoning })
+/** Line breaks of the format that are still to come after those that the prompt ends with. */
+const remaining = (lines: number, text: string) => Math.max(0, lines - /^\n*/.exec(text)![0].length)
 
-  let events: Array<TurnEvent> = []
+/** @category constructors */
+export const make = (format: TurnFormat, promptIds?: Int32Array | undefined): Parser => {
+  const { calls: syntax, lines, think } = format
+  const markers = markersOf(format)
+  const start = reasoningOfPrompt(promptIds, format, markers)
+  const segments = Segments.make(format.tokenizer, markers)
+  const prefix = promptIds === undefined ? "call" : `call_${promptIds.length}`
+
+  let events: Array<ParseEvent> = []
   let mode: "undecided" | "reasoning" | "body" | "ended" =
-    start === "none" ? (think === undefined ? "body" : "undecided") : start === "closed" ? "body" : "reasoning"
+    start.state === "none"
+      ? think === undefined
+        ? "body"
+        : "undecided"
+      : start.state === "closed"
+        ? "body"
+        : "reasoning"
   let reasoning: string | undefined = mode === "reasoning" ? "" : undefined
   let reasoningComplete: boolean | undefined = mode === "reasoning" ? false : undefined
-  const reasoningLines = around(lines.aroundReasoning - (start === "openWithText" ? 1 : 0))
-  const reasoningDecoder = tokenizer.decoder()
-  /** ids from the first tool call in open reasoning on */
-  let draft: Array<number> | undefined
-  /** ids of a turn that has shown no reasoning marker */
-  let unmarked: Array<number> = []
+  const reasoningLines = Newlines.make({
+    leading: remaining(lines.aroundReasoning, start.text),
+    trailing: lines.aroundReasoning
+  })
+  /** from the first tool call in open reasoning on */
+  let draft: Array<Segments.Segment> | undefined
+  /** a turn that has shown no reasoning marker */
+  let unmarked: Array<Segments.Segment> = []
   let content = ""
   let calls: Array<ParsedToolCall> = []
+  /** events of calls that may still turn out to be drafts */
+  let callEvents: Array<ParseEvent> = []
   let terminatedBy: Parsed["terminatedBy"]
 
-  const makeBody = (leading: number) =>
+  const idOf = (id: string | undefined, index: number) => id ?? `${prefix}_${index}`
+  const tell = (event: ParseEvent) => (mode === "undecided" ? callEvents : events).push(event)
+  const makeBody = (before: number) =>
     BodyParser.make({
-      tokenizer,
-      toolCall,
-      leading,
+      calls: syntax,
+      lines: { before, after: lines.beforeCall },
       on: {
         content: (text) => {
           content += text
           events.push({ type: "content", text })
         },
-        toolCall: (call) => {
+        start: (name, id) => tell({ type: "toolCallStart", index: calls.length, id: idOf(id, calls.length), name }),
+        arguments: (text) => tell({ type: "toolCallArguments", index: calls.length, text }),
+        end: (read, span, source) => {
+          const index = calls.length
+          const call: ParsedToolCall = { ...read, id: idOf(read.id, index), span, source }
           calls.push(call)
-          if (mode !== "undecided") events.push({ type: "toolCall", call })
+          tell({ type: "toolCallEnd", index, call })
         }
       }
     })
-  let body = makeBody(0)
+  let body = makeBody(start.state === "closed" ? remaining(lines.afterReasoning, start.text) : 0)
 
   const addReasoning = (text: string) => {
     if (text === "") return
     reasoning = (reasoning ?? "") + text
     events.push({ type: "reasoning", text })
   }
-  const endReasoning = (trim: boolean) => {
-    addReasoning(reasoningLines.push(reasoningDecoder.flush()))
-    addReasoning(reasoningLines.end({ trim }))
-  }
   const closeReasoning = () => {
-    for (const id of draft ?? []) addReasoning(reasoningLines.push(reasoningDecoder.push(id)))
+    for (const { text } of draft ?? []) addReasoning(reasoningLines.push(text))
     draft = undefined
-    endReasoning(true)
+    addReasoning(reasoningLines.end({ trim: true }))
     reasoning ??= ""
     reasoningComplete = true
     body = makeBody(lines.afterReasoning)
     mode = "body"
   }
-  const pushUndecided = (id: number) => {
-    if (id === think?.open && tokenizer.decode(unmarked).trim() === "") {
+  const revoke = () => {
+    if (content !== "") events.push({ type: "contentRevoked" })
+    content = ""
+    calls = []
+    callEvents = []
+  }
+  const isMarker = (segment: Segments.Segment, text: string | undefined) => segment.isMarker && segment.text === text
+  const pushUndecided = (segment: Segments.Segment) => {
+    if (isMarker(segment, think?.open) && unmarked.every(({ text }) => text.trim() === "")) {
+      revoke()
       mode = "reasoning"
       reasoning = ""
       reasoningComplete = false
-      if (content !== "") events.push({ type: "contentRevoked" })
-      content = ""
-    } else if (id === think?.close) {
-      if (content !== "") events.push({ type: "contentRevoked" })
-      content = ""
-      calls = []
+    } else if (isMarker(segment, think?.close)) {
+      revoke()
       draft = unmarked
       closeReasoning()
     } else {
-      unmarked.push(id)
-      body.push(id)
+      unmarked.push(segment)
+      body.push(segment)
     }
   }
-  const pushReasoning = (id: number) => {
-    if (id === think?.close) closeReasoning()
-    else if (draft !== undefined) draft.push(id)
-    else if (id === toolCall?.open) draft = [id]
-    else addReasoning(reasoningLines.push(reasoningDecoder.push(id)))
+  const pushReasoning = (segment: Segments.Segment) => {
+    if (isMarker(segment, think?.close)) closeReasoning()
+    else if (draft !== undefined) draft.push(segment)
+    else if (format.callClosesReasoning && isMarker(segment, syntax?.open)) draft = [segment]
+    else addReasoning(reasoningLines.push(segment.text))
+  }
+  const push = (segment: Segments.Segment) => {
+    if (mode === "undecided") pushUndecided(segment)
+    else if (mode === "reasoning") pushReasoning(segment)
+    else body.push(segment)
   }
   const settle = () => {
     if (mode === "ended") return
+    for (const segment of segments.finish()) push(segment)
     if (mode === "reasoning" && draft !== undefined) {
-      endReasoning(true)
+      addReasoning(reasoningLines.end({ trim: true }))
       reasoningComplete = true
       body = makeBody(0)
       mode = "body"
-      for (const id of draft) body.push(id)
+      for (const segment of draft) body.push(segment)
     }
-    if (mode === "reasoning") endReasoning(false)
+    if (mode === "reasoning") addReasoning(reasoningLines.end({ trim: false }))
     else {
-      const held = mode === "undecided" ? calls.length : 0
       mode = "body"
-      for (const call of calls.slice(0, held)) events.push({ type: "toolCall", call })
+      events.push(...callEvents)
       body.finish()
     }
     mode = "ended"
     unmarked = []
   }
   const message = (): AssistantMessage => {
-    const prefix = promptIds === undefined ? "call" : `call_${promptIds.length}`
-    const toolCalls = calls.flatMap((call, index) =>
-      call.status === "ok" && call.name !== undefined && call.arguments !== undefined
-        ? [{ id: `${prefix}_${index}`, name: call.name, arguments: call.arguments }]
-        : []
+    const toolCalls = calls.flatMap(({ arguments: text, id, name, status }) =>
+      status === "ok" && name !== undefined && text !== undefined ? [{ id, name, arguments: text }] : []
     )
     const hasReasoning = reasoning !== undefined && !(format.emptyReasoningIsNone && reasoning === "")
     return {
@@ -183,13 +214,12 @@ export const make = (format: TurnFormat, promptIds?: Int32Array | undefined): Tu
   return {
     push: (id) => {
       if (mode === "ended") return []
-      if (id === format.turnClose || format.endIds.includes(id)) {
-        terminatedBy = id === format.turnClose ? "stop" : "eos"
+      const isClose = format.closeIds.includes(id)
+      if (isClose || format.endIds.includes(id)) {
+        terminatedBy = isClose ? "stop" : "eos"
         settle()
         events.push({ type: "end", terminatedBy })
-      } else if (mode === "undecided") pushUndecided(id)
-      else if (mode === "reasoning") pushReasoning(id)
-      else body.push(id)
+      } else for (const segment of segments.push(id)) push(segment)
       return taken()
     },
     finish: () => {
@@ -197,11 +227,4 @@ export const make = (format: TurnFormat, promptIds?: Int32Array | undefined): Tu
       return { parsed: { message: message(), toolCalls: calls, reasoningComplete, terminatedBy }, events: taken() }
     }
   }
-}
-
-/** The whole turn at once. @category reading */
-export const parse = (format: TurnFormat, completionIds: Int32Array, promptIds?: Int32Array | undefined): Parsed => {
-  const parser = make(format, promptIds)
-  for (const id of completionIds) parser.push(id)
-  return parser.finish().parsed
 }

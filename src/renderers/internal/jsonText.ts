@@ -22,36 +22,109 @@ export const makeStringScanner = (): StringScanner => {
   }
 }
 
+/** What is told of a JSON object while it arrives; only its own members, not those inside of them. @category model */
+export interface MemberEvents {
+  /** a piece of the value of the member `key`, as it was written, without the white space around the value */
+  readonly value: (key: string, text: string) => void
+  readonly end: (key: string) => void
+}
+
+const isSpace = (character: string) => /^\s$/.test(character)
+
+/** Follows an object and tells of its members; of text that is no JSON it tells what it can make of it. @category constructors */
+export const makeMemberScanner = (on: MemberEvents): { readonly push: (text: string) => void } => {
+  let depth = 0
+  let inString = false
+  let escaped = false
+  /** spelling of a key, while it arrives and until its value does */
+  let key: string | undefined
+  let place: "key" | "colon" | "value" | "done" = "key"
+  let piece = ""
+
+  const flush = () => {
+    if (piece !== "" && key !== undefined && place === "value") on.value(key, piece)
+    piece = ""
+  }
+  const end = () => {
+    flush()
+    if (key !== undefined && place === "value") on.end(key)
+    key = undefined
+    place = "done"
+  }
+  const pushString = (character: string) => {
+    if (place === "value") piece += character
+    else if (key !== undefined) key += character
+    if (escaped) escaped = false
+    else if (character === "\\") escaped = true
+    else if (character === '"') {
+      inString = false
+      if (depth !== 1) return
+      if (place === "value") end()
+      else if (key !== undefined) {
+        key = unquoted(key)
+        place = "colon"
+      }
+    }
+  }
+  const pushPlain = (character: string) => {
+    const isOwn = depth === 1
+    if (character === "{" || character === "[") depth++
+    else if (character === "}" || character === "]") depth--
+    if (character === '"') inString = true
+    if (place === "value") {
+      if (isOwn && (character === "," || depth === 0)) end()
+      else if (!isOwn || !isSpace(character)) {
+        piece += character
+        if (!isOwn && depth === 1) end()
+      }
+    } else if (isOwn && place === "colon" && character === ":") place = "value"
+    else if (isOwn && place === "key" && character === '"') key = character
+    if (isOwn && character === ",") place = "key"
+  }
+  return {
+    push: (text) => {
+      for (const character of text) {
+        if (inString) pushString(character)
+        else pushPlain(character)
+      }
+      flush()
+    }
+  }
+}
+
+/** A JSON string's own text; what is no string stays as it is. */
+const unquoted = (text: string): string => {
+  const characters: Array<string> = []
+  const inner = text.slice(1, -1)
+  if (!inner.includes("\\")) return inner
+  const escapes: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", b: "\b", f: "\f" }
+  for (let at = 0; at < inner.length; at++) {
+    if (inner[at] !== "\\") characters.push(inner[at]!)
+    else if (inner[++at] === "u") {
+      characters.push(String.fromCharCode(Number.parseInt(inner.slice(at + 1, at + 5), 16)))
+      at += 4
+    } else characters.push(escapes[inner[at] ?? ""] ?? inner[at] ?? "")
+  }
+  return characters.join("")
+}
+
 /**
- * The members of a JSON object by name, each as the text it was written with; of equal names the last counts. The text
- * must be valid JSON.
+ * The members of a JSON object in their order, each as the text it was written with. The text must be valid JSON.
  *
  * @category reading
  */
-export const memberTexts = (object: string): ReadonlyMap<string, string> => {
-  const members = new Map<string, string>()
-  let depth = 0
-  let name: string | undefined
-  let from = 0
-  const close = (end: number) => {
-    if (name !== undefined) members.set(name, object.slice(from, end).trim())
-    name = undefined
-  }
-  for (let at = 0; at < object.length; at++) {
-    const character = object[at]!
-    if (character === '"') {
-      const start = at
-      for (at++; object[at] !== '"' && at < object.length; at++) if (object[at] === "\\") at++
-      if (depth === 1 && name === undefined) {
-        name = String(JSON.parse(object.slice(start, at + 1)))
-        from = object.indexOf(":", at) + 1
-        at = from - 1
-      }
-    } else if (character === "{" || character === "[") depth++
-    else if (character === "}" || character === "]") {
-      depth--
-      if (depth === 0) close(at)
-    } else if (character === "," && depth === 1) close(at)
-  }
+export const memberTexts = (object: string): ReadonlyArray<readonly [key: string, text: string]> => {
+  const members: Array<readonly [string, string]> = []
+  let text = ""
+  const scanner = makeMemberScanner({
+    value: (_, piece) => {
+      text += piece
+    },
+    end: (key) => {
+      members.push([key, text])
+      text = ""
+    }
+  })
+  scanner.push(object)
   return members
 }
