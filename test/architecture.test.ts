@@ -9,13 +9,24 @@ const floors: ReadonlyArray<ReadonlyArray<string>> = [
   ["internal/", "Credit", "Message", "MicroBatch", "Rollout", "Seed", "Trace", "TrainingSample"],
   // 2 services
   [
-    ...["inference/", "renderers/", "tokenizer/", "Trainer/"],
+    ...["inference/", "renderers/", "tokenizer/", "Trainer/", "wire/"],
     ...["Endpoints", "Inference", "ModuleLoader", "Permits", "Renderer", "Runtime", "State", "Tokenizer"]
   ],
   // 3 domain
   [
-    ...["algorithms/", "harnesses/", "tasksets/"],
-    ...["Algorithm", "DependentSet", "Environment", "Harness", "Registry", "Reward", "Sampler", "Session", "Taskset"]
+    ...["algorithms/", "harnesses/", "interception/", "tasksets/"],
+    ...[
+      "Algorithm",
+      "DependentSet",
+      "Environment",
+      "Harness",
+      "Interception",
+      "Registry",
+      "Reward",
+      "Sampler",
+      "Session",
+      "Taskset"
+    ]
   ],
   // 4 pipeline, and the loops around it with what they keep and say
   [

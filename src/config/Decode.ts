@@ -2,6 +2,7 @@
 import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
+import { found } from "../internal/found.ts"
 import { nearest } from "../internal/Nearest.ts"
 import { at, dotted, type KeyPath, type Located, toPlain, without } from "./Located.ts"
 import { atPath, type Problem } from "./Problem.ts"
@@ -48,14 +49,6 @@ const unknownKey = (shape: Shape.Shape, path: KeyPath, isTable: boolean): string
     if (tables.length <= 3) return `unknown key; did you mean "${far}" in ${tables.map(header).join(" or ")}?`
   }
   return `unknown key; ${header(withoutIndices(table))} has ${known.join(", ")}`
-}
-
-/** A value in the words of a report. @category conversions */
-export const found = (value: unknown): string => {
-  if (Array.isArray(value)) return "a list"
-  if (typeof value === "string" || typeof value === "boolean") return JSON.stringify(value)
-  if (typeof value === "number" || value instanceof Date) return String(value)
-  return "a table"
 }
 
 /** What belongs at a path; inside a value that is one of several kinds, what belongs at its place. */

@@ -3,6 +3,9 @@
  * messages, documentation and the canonical text all come from that one declaration.
  */
 import * as Schema from "effect/Schema"
+import { name as text } from "../wire/Fields.ts"
+
+export { count, name as text, open } from "../wire/Fields.ts"
 
 /** Annotation: how a relative path in this value is understood. @category annotations */
 export const ResolvesAgainst: unique symbol = Symbol.for("primerl/config/ResolvesAgainst")
@@ -24,8 +27,6 @@ const wholeFrom = (least: number, most: number) =>
 /** Largest number that engines and counters hold. */
 const int32 = 2 ** 31 - 1
 
-/** @category kinds */
-export const count = wholeFrom(1, int32)
 /** @category kinds */
 export const wholeNumber = wholeFrom(0, int32)
 /** Rollouts or examples: all of a step are planned at once. @category kinds */
@@ -64,10 +65,6 @@ export const seed = number(
   (n) => Number.isInteger(n) && n >= 0 && n <= 0xffff_ffff
 )
 /** @category kinds */
-export const text = Schema.String.pipe(Schema.filter((s) => s.length > 0)).annotations({
-  description: "text that is not empty"
-})
-/** @category kinds */
 export const folderName = Schema.String.pipe(
   Schema.filter((s) => /^[A-Za-z0-9_+][A-Za-z0-9._+-]*$/.test(s))
 ).annotations({
@@ -81,10 +78,6 @@ export const moduleName = text.annotations({
   description: "a name, a package, or a path that starts with ./",
   [ResolvesAgainst]: "module" satisfies ResolvesAgainst
 })
-
-/** A table whose other keys are checked by what it names: an algorithm, a loss, an environment. @category kinds */
-export const open = <F extends Schema.Struct.Fields>(fields: F) =>
-  Schema.Struct(fields, Schema.Record({ key: Schema.String, value: Schema.Unknown }))
 
 /** A key that must be written. @category fields */
 export const required = <A, I>(schema: Schema.Schema<A, I>, documentation: string) =>

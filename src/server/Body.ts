@@ -1,95 +1,14 @@
-/** Reads a request's body against its schema, and names everything that is wrong with it in one answer. */
+/** Reads the body of a request. */
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
-import * as ParseResult from "effect/ParseResult"
-import * as Schema from "effect/Schema"
+import type * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import { found } from "../config/Decode.ts"
 import { inWords } from "../internal/inWords.ts"
-import { nearest } from "../internal/Nearest.ts"
-import * as Allowed from "./Allowed.ts"
-import { type ApiError, invalid } from "./ApiError.ts"
+import { invalid } from "../wire/ApiError.ts"
+import * as Decode from "../wire/Decode.ts"
 
 /** Most bytes of one request: ten thousand tokens as ids take about 60,000. @category limits */
 export const maxBodyBytes = 32 * 1024 * 1024
-
-const written = (path: Allowed.Path): string =>
-  path.reduce<string>(
-    (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),
-    ""
-  )
-
-const at = (value: unknown, path: Allowed.Path): unknown =>
-  path.reduce<unknown>((here, key) => (here as Readonly<Record<string, unknown>> | undefined)?.[key], value)
-
-const kind = (of: unknown): string => {
-  if (of === null) return "null"
-  const text = typeof of === "object" && !Array.isArray(of) ? "an object" : found(of)
-  return text.length > 60 ? `${text.slice(0, 60)}…` : text
-}
-
-const unknownKey = (schema: Schema.Schema.AnyNoContext, path: Allowed.Path): string => {
-  const close = nearest(String(path.at(-1)), Allowed.at(schema, path.slice(0, -1)).keys)
-  return `${written(path)}: unknown parameter${close === undefined ? "" : `; did you mean "${close}"?`}`
-}
-
-interface Problem {
-  readonly param: string
-  readonly text: string
-}
-
-/** One for each place that the schema describes. */
-const problems = (schema: Schema.Schema.AnyNoContext, body: unknown, error: ParseResult.ParseError) => {
-  const byPlace = new Map<string, Problem>()
-  for (const issue of ParseResult.ArrayFormatter.formatErrorSync(error)) {
-    const whole = issue.path.map((key) => (typeof key === "number" ? key : String(key)))
-    const param = written(whole)
-    if (issue._tag === "Unexpected") {
-      byPlace.set(param, { param, text: unknownKey(schema, whole) })
-      continue
-    }
-    const { allowed, path } = Allowed.at(schema, whole)
-    const place = written(path)
-    if (byPlace.has(place)) continue
-    const what = issue._tag === "Missing" ? "missing" : `found ${kind(at(body, whole))}`
-    byPlace.set(place, {
-      param,
-      text: `${param}: ${what}, allowed ${place === param ? "" : `as ${place} `}is ${allowed}`
-    })
-  }
-  return Array.from(byPlace.values())
-}
-
-/** Problems that one answer names. */
-const mostNamed = 20
-
-const named = (wrong: ReadonlyArray<Problem>): string => {
-  const texts = wrong.slice(0, mostNamed).map(({ text }) => text)
-  return wrong.length > mostNamed ? `${texts.join("; ")}; and ${wrong.length - mostNamed} more` : texts.join("; ")
-}
-
-/** The value, or an error that names what is wrong in it; its `param` is the first of that. @category parsing */
-export const decode = <A, I>(
-  schema: Schema.Schema<A, I>,
-  body: unknown,
-  errors: "all" | "first" = "all"
-): Either.Either<A, ApiError> =>
-  Either.mapLeft(Schema.decodeUnknownEither(schema, { errors, onExcessProperty: "error" })(body), (error) => {
-    const wrong = problems(schema, body, error)
-    return invalid(named(wrong), { param: wrong[0]?.param })
-  })
-
-/** Deeper bodies are nobody's; what walks them without a bound runs out of stack. */
-const mostLevels = 200
-
-const isDeeper = (value: unknown, levels: number): boolean =>
-  typeof value === "object" &&
-  value !== null &&
-  (levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1)))
-
-/** A body longer than this has its first problem named alone: telling all would keep every other request waiting. */
-const mostBytesToldInFull = 64 * 1024
 
 const tooLarge = invalid(`the body is larger than ${maxBodyBytes} bytes`, { status: 413 })
 const unreadable = (cause: unknown) => invalid(`the body cannot be read: ${inWords(cause)}`)
@@ -112,20 +31,4 @@ const bytes = Effect.gen(function* () {
 
 /** The request's body as `schema` reads it. @category parsing */
 export const read = <A, I>(schema: Schema.Schema<A, I>) =>
-  Effect.gen(function* () {
-    const encoded = yield* bytes
-    const json = yield* Either.try({
-      try: () => new TextDecoder("utf-8", { fatal: true }).decode(encoded),
-      catch: () => invalid("the body is not UTF-8")
-    })
-    const body = yield* Either.try({
-      try: (): unknown => JSON.parse(json),
-      catch: (cause) =>
-        invalid(json === "" ? "the body is empty; it must be a JSON object" : `the body is not JSON: ${inWords(cause)}`)
-    })
-    if (typeof body !== "object" || body === null || Array.isArray(body)) {
-      return yield* invalid(`the body is ${kind(body)}; it must be a JSON object`)
-    }
-    if (isDeeper(body, mostLevels)) return yield* invalid(`the body is nested deeper than ${mostLevels} levels`)
-    return yield* decode(schema, body, encoded.length > mostBytesToldInFull ? "first" : "all")
-  })
+  Effect.flatMap(bytes, (encoded) => Decode.read(schema, encoded))

@@ -3,9 +3,9 @@
  * answers are this one machine, so they cannot disagree.
  */
 import type { TokenizerService } from "../Tokenizer.ts"
+import * as Stops from "../wire/Stops.ts"
 import type { Delta, Reader } from "./Reader.ts"
 import * as Reading from "./Reader.ts"
-import * as Stops from "./Stops.ts"
 
 /** A token that was sampled. @category model */
 export interface Token {

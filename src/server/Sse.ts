@@ -3,10 +3,11 @@ import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
-import { type ApiError, json } from "./ApiError.ts"
+import { type ApiError, json } from "../wire/ApiError.ts"
+import * as Frame from "../wire/Sse.ts"
 
 const encoder = new TextEncoder()
-const event = (data: string) => encoder.encode(`data: ${data}\n\n`)
+const event = (data: string) => encoder.encode(Frame.frame(data))
 
 /**
  * One event for each value, then [DONE]. An error on the way is an event of its own, and nothing follows it: a client

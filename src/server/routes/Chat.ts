@@ -3,6 +3,7 @@ import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
+import { messagesOf, toolsOf } from "../../wire/Conversation.ts"
 import * as Answer from "../Answer.ts"
 import { invalid } from "../ApiError.ts"
 import * as Body from "../Body.ts"
@@ -18,7 +19,7 @@ import * as Prompts from "../Prompts.ts"
 import * as Reader from "../Reader.ts"
 import * as Sampling from "../Sampling.ts"
 import * as Sse from "../Sse.ts"
-import { ChatRequest, messagesOf, toolsOf } from "../wire/ChatRequest.ts"
+import { ChatRequest } from "../wire/ChatRequest.ts"
 
 const contradiction = (body: ChatRequest) => {
   if (body.stream === true && body.prompt_logprobs != null) {

@@ -2,11 +2,11 @@
 import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Effect from "effect/Effect"
+import { messagesOf, toolsOf } from "../../wire/Conversation.ts"
 import { invalid } from "../ApiError.ts"
 import * as Body from "../Body.ts"
 import * as Conversation from "../Conversation.ts"
 import { Models } from "../Models.ts"
-import { messagesOf, toolsOf } from "../wire/ChatRequest.ts"
 import { DetokenizeRequest, TokenizeRequest } from "../wire/TokenRequests.ts"
 
 const tokenize = Effect.gen(function* () {

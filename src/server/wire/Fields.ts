@@ -1,40 +1,9 @@
-/** Kinds of fields that the routes share. `null` reads as left out, as clients of typed languages send it. */
-import * as Option from "effect/Option"
+/** Kinds of fields that the routes share. */
 import * as Schema from "effect/Schema"
-import * as AST from "effect/SchemaAST"
 import * as Field from "../../config/Field.ts"
+import { flag, ignored, maybe, only, onlyEmpty } from "../../wire/Fields.ts"
 
-const describedBy = (schema: Schema.Schema.All) =>
-  Option.match(AST.getDescriptionAnnotation(schema.ast), {
-    onNone: () => ({}),
-    onSome: (description) => ({ description })
-  })
-
-/** A field that may be left out or null. @category fields */
-export const maybe = <A, I>(schema: Schema.Schema<A, I>) =>
-  Schema.optionalWith(Schema.NullOr(schema).annotations(describedBy(schema)), { exact: true })
-
-/** A field that is taken and changes nothing: what clients send along that has no meaning for one engine. @category fields */
-export const ignored = Schema.optionalWith(Schema.Unknown, { exact: true })
-
-/** A field of which only the value that changes nothing is supported. @category fields */
-export const only = <A extends AST.LiteralValue>(value: A, why: string) =>
-  maybe(Schema.Literal(value).annotations({ description: `${JSON.stringify(value)} (${why})` }))
-
-/** A field that may only be empty. @category fields */
-export const onlyEmpty = (why: string) =>
-  maybe(
-    Schema.Object.pipe(Schema.filter((value) => Object.keys(value).length === 0)).annotations({
-      description: `nothing (${why})`
-    })
-  )
-
-/** @category kinds */
-export const flag = Schema.Boolean.annotations({ description: "true or false" })
-/** @category kinds */
-export const text = Schema.String.annotations({ description: "text" })
-/** @category kinds */
-export const name = Field.text
+export { flag, ignored, maybe, name, only, onlyEmpty, text } from "../../wire/Fields.ts"
 
 /** Ids are checked against the model later; a list of them is long, so it is checked in one pass. @category kinds */
 export const tokenIds = Schema.declare(

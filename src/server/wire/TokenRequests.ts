@@ -1,6 +1,6 @@
 /** The bodies of `POST /tokenize` and `POST /detokenize`. */
 import * as Schema from "effect/Schema"
-import { conversation } from "./ChatRequest.ts"
+import { conversation } from "../../wire/Conversation.ts"
 import * as Fields from "./Fields.ts"
 
 /** A text, or a conversation. @category schemas */
