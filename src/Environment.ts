@@ -203,7 +203,7 @@ export const make = <T>(options: Options<T>): Environment => {
       seedOf: (turn) => Seed.ofTurn({ run: given.seed, source, example, attempt: sequence, turn })
     })
     const stopReason = yield* drive(task, session).pipe(Effect.provide(context))
-    const { trace } = yield* session.progress
+    const trace = yield* session.seal(stopReason)
     const info = yield* Reward.evaluate(() => options.info?.(task) ?? {}).pipe(blame("task", "its info"))
     const { metrics, reward, rewards } = yield* scored(task, answerOf(trace, stopReason))
     if (!Number.isFinite(reward)) return absent(planned, { _tag: "NoReward", reward })
@@ -215,7 +215,7 @@ export const make = <T>(options: Options<T>): Environment => {
       temperature: given.sampling?.temperature ?? 1,
       reward,
       rewards,
-      metrics,
+      metrics: { drift: Trace.drift(trace), ...metrics },
       stopReason
     }
     return rollout

@@ -61,6 +61,24 @@ const canonicalJson = (text: string): string =>
     }
   )
 
+const sameCalls = (a: ReadonlyArray<ToolCall>, b: ReadonlyArray<ToolCall>): boolean =>
+  a.length === b.length &&
+  a.every((call, i) => {
+    const { arguments: text, id, name } = b[i]!
+    if (call.id !== id || call.name !== name) return false
+    return call.arguments === text || canonicalJson(call.arguments) === canonicalJson(text)
+  })
+
+/** Whether two messages are one for prefix sharing: exactly when their hashes are equal, without computing them. @category identity */
+export const equals = (a: Message, b: Message): boolean => {
+  if (a === b) return true
+  if (a.role !== b.role || (a.content ?? "") !== (b.content ?? "")) return false
+  if (a.role === "tool") return a.toolCallId === (b as ToolMessage).toolCallId
+  if (a.role !== "assistant") return true
+  const other = b as AssistantMessage
+  return a.reasoningContent === other.reasoningContent && sameCalls(a.toolCalls ?? [], other.toolCalls ?? [])
+}
+
 /**
  * Identity of a message for prefix sharing, 32 hexadecimal digits. Equal for `content` null and "", and for tool
  * arguments that are the same JSON; reasoning "" and no reasoning differ; the name of a tool message is left out.

@@ -1,10 +1,10 @@
 /** A finished trace with who asked for it, and how a planned rollout can end. Pure data. */
 import * as Data from "effect/Data"
 import * as Either from "effect/Either"
-import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import * as Wire from "./internal/RolloutWire.ts"
-import type { Node, Trace } from "./Trace.ts"
+import type { Trace } from "./Trace.ts"
+import { graphOf, graphParts, placeOf } from "./trace/wire.ts"
 
 /** What is known before a rollout runs: enough to key dependent sets and to derive its seed. @category model */
 export interface Planned {
@@ -132,8 +132,6 @@ export class DecodeError extends Data.TaggedError("DecodeError")<{ readonly reas
   }
 }
 
-const refused = (reason: string) => Either.left(new DecodeError({ reason }))
-
 const encodeRollout = Schema.encodeSync(Wire.Rollout)
 const encodeAbsent = Schema.encodeSync(Wire.Absent)
 const decodeEnded = Schema.decodeUnknownEither(Wire.Ended)
@@ -146,42 +144,8 @@ const decodeEnded = Schema.decodeUnknownEither(Wire.Ended)
 export const encode = (ended: Ended): unknown => {
   if (isAbsent(ended)) return encodeAbsent({ ...ended, planned: plannedOf(ended) })
   const { trace, ...rest } = ended
-  return encodeRollout({
-    ...rest,
-    messages: trace.nodes.map(({ message, parent, sampled }) =>
-      parent === undefined ? { sampled, message } : { parent, sampled, message }
-    ),
-    tokens: trace.nodes
-  })
-}
-
-const nodesOf = (
-  texts: ReadonlyArray<typeof Wire.NodeText.Type>,
-  tokens: ReadonlyArray<typeof Wire.NodeTokens.Type>
-): Either.Either<ReadonlyArray<Node>, DecodeError> => {
-  if (texts.length !== tokens.length) return refused(`${texts.length} messages and the tokens of ${tokens.length}`)
-  const nodes: Array<Node> = []
-  for (const [index, { message, parent, sampled }] of texts.entries()) {
-    const { isContent, logprobs, mask, tokenIds } = tokens[index]!
-    if (parent !== undefined && parent >= index) return refused(`message ${index} has parent ${parent}`)
-    if (mask.length !== tokenIds.length || isContent.length !== tokenIds.length) {
-      return refused(
-        `message ${index}: ${tokenIds.length} ids, ${mask.length} masks, ${isContent.length} content flags`
-      )
-    }
-    const count = mask.reduce((sum, bit) => sum + (bit === 1 ? 1 : 0), 0)
-    if (logprobs.length !== count) {
-      return refused(`message ${index}: ${logprobs.length} log-probabilities for ${count} sampled tokens`)
-    }
-    nodes.push({ parent, message, sampled, tokenIds, mask, isContent, logprobs })
-  }
-  return Either.right(nodes)
-}
-
-/** The first place that is wrong. */
-const placeOf = (error: ParseResult.ParseError): string => {
-  const issue = ParseResult.ArrayFormatter.formatErrorSync(error)[0]!
-  return issue.path.length === 0 ? "it is no object" : `${issue.path.map(String).join(".")}: ${issue.message}`
+  // How long things took is no part of what a run repeats.
+  return encodeRollout({ ...rest, ...graphParts(trace) })
 }
 
 /** Reads what `encode` wrote. Fails with `DecodeError`, which names the place, also on log-probabilities that are not finite. @category codec */
@@ -189,8 +153,12 @@ export const decode = (json: unknown): Either.Either<Ended, DecodeError> =>
   Either.gen(function* () {
     const ended = yield* Either.mapLeft(decodeEnded(json), (error) => new DecodeError({ reason: placeOf(error) }))
     if (ended._tag === "Absent") return ended
-    const { messages, tokens, ...rest } = ended
-    return { ...rest, trace: { nodes: yield* nodesOf(messages, tokens) } }
+    const { calls, messages, stop, tokens, ...rest } = ended
+    const trace = yield* Either.mapLeft(
+      graphOf({ calls, messages, stop, tokens }),
+      (reason) => new DecodeError({ reason })
+    )
+    return { ...rest, trace }
   })
 
 /** One line of JSON. @category codec */

@@ -67,6 +67,17 @@ export interface Progress {
 export interface Session {
   readonly model: Model
   readonly progress: Effect.Effect<Progress>
+  /** Ends it: the model takes no further turn, and one that is on its way is not kept. */
+  readonly seal: (reason: StopReason) => Effect.Effect<Trace.Trace>
+}
+
+/** Whose condition each reason is. */
+const stopperOf: Readonly<Record<StopReason, Trace.Stopper>> = {
+  done: "harness",
+  length: "sampling",
+  max_turns: "environment",
+  timeout: "environment",
+  prompt_too_long: "engine"
 }
 
 /** What some providers send after the token that ends a turn is no part of it, in ids and log-probabilities alike. */
@@ -142,21 +153,36 @@ export const make = Effect.fn("Session.make")(function* (options: {
           () => stop("prompt_too_long")
         )
       )
-    const { finishReason, logprobs, tokenIds: completionIds } = upToStop(generation, renderer.stopTokenIds)
+    const {
+      finishReason,
+      logprobs,
+      policyVersion,
+      tokenIds: completionIds
+    } = upToStop(generation, renderer.stopTokenIds)
     if (completionIds.length === 0) {
       return yield* new InferenceError({ endpoint: inference.name, reason: "it returned no token ids for a turn" })
     }
     const { message, toolCalls } = renderer.parse(completionIds, { tools, promptIds })
     // Another call may have added nodes meanwhile: indices stay right, since nodes are only ever appended.
-    const committed = yield* Ref.modify(state, (now): readonly [Either.Either<unknown, Trace.TraceError>, Progress] => {
-      const next = Trace.commit(
-        { ...pending, trace: now.trace },
-        { promptIds, messageIndices, isContent, bridged, completionIds, logprobs, message }
-      )
-      return Either.isLeft(next)
-        ? [next, now]
-        : [next, { ...now, trace: next.right, failure: undefined, cut: finishReason === "length" }]
-    })
+    const committed = yield* Ref.modify(
+      state,
+      (now): readonly [Either.Either<unknown, Stopped | Trace.TraceError>, Progress] => {
+        const next = Trace.commit(
+          { ...pending, trace: now.trace },
+          {
+            ...{ promptIds, messageIndices, isContent, bridged },
+            ...{ completionIds, logprobs, message, finishReason, policyVersion }
+          }
+        ).pipe(
+          Either.mapLeft((error) =>
+            error._tag === "SealedTrace" ? new Stopped({ reason: now.stop ?? "done" }) : error
+          )
+        )
+        return Either.isLeft(next)
+          ? [next, now]
+          : [next, { ...now, trace: next.right, failure: undefined, cut: finishReason === "length" }]
+      }
+    )
     yield* committed
     return { message, toolCalls, finishReason } satisfies Completion
   })
@@ -180,5 +206,11 @@ export const make = Effect.fn("Session.make")(function* (options: {
       )
     )
 
-  return { model: { complete }, progress: Ref.get(state) } satisfies Session
+  const seal = (reason: StopReason) =>
+    Ref.modify(state, (now): readonly [Trace.Trace, Progress] => {
+      const trace = Trace.seal(now.trace, { reason, by: stopperOf[reason] })
+      return [trace, { ...now, trace, stop: now.stop ?? reason }]
+    })
+
+  return { model: { complete }, progress: Ref.get(state), seal } satisfies Session
 })

@@ -418,7 +418,7 @@ describe("scoring", () => {
   it.effect("a metric that interrupts itself is left out, and nothing else", () =>
     Effect.gen(function* () {
       const rollout = rolloutOf(yield* rewarded(() => 1, { good: () => 2, bad: () => Effect.interrupt }))
-      expect([rollout.reward, rollout.metrics]).toEqual([1, { good: 2 }])
+      expect([rollout.reward, rollout.metrics]).toEqual([1, { drift: 0, good: 2 }])
     })
   )
 
@@ -558,7 +558,8 @@ describe("the program on the first screen", () => {
         run(refunds, policy, {}, { example: Environment.exampleKey(refunds, index) })
       )
       expect(rewards.map((ended) => rolloutOf(ended).reward)).toEqual([1, 0, 1])
-      expect(rewards.map((ended) => rolloutOf(ended).metrics)).toEqual([{ words: 3 }, { words: 4 }, { words: 3 }])
+      const words = rewards.map((ended) => rolloutOf(ended).metrics.words)
+      expect(words).toEqual([3, 4, 3])
     })
   )
 })

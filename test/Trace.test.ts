@@ -226,7 +226,7 @@ describe("turns", () => {
   })
 
   it("messages that the model was never asked about are kept without tokens", () => {
-    const trace = Trace.commitPrompt(Trace.prepare(first, [u1, a1, user("too long")]))
+    const trace = Either.getOrThrow(Trace.commitPrompt(Trace.prepare(first, [u1, a1, user("too long")])))
     expect(Trace.branches(trace).map((branch) => Trace.messages(trace, branch).length)).toEqual([3])
     expect(trace.nodes[2]!.tokenIds.length).toBe(0)
   })

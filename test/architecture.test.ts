@@ -6,7 +6,7 @@ import { files, imports, place, read, type Source, sources, visit } from "./doub
 /** From the ground up. A name that ends with a slash is a folder, with all that is in it. */
 const floors: ReadonlyArray<ReadonlyArray<string>> = [
   // 1 vocabulary: data and functions
-  ["internal/", "Credit", "Message", "MicroBatch", "Rollout", "Seed", "Trace", "TrainingSample"],
+  ["internal/", "trace/", "Credit", "Message", "MicroBatch", "Rollout", "Seed", "Trace", "TrainingSample"],
   // 2 services
   [
     ...["inference/", "renderers/", "tokenizer/", "Trainer/", "wire/"],

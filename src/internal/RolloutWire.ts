@@ -61,7 +61,12 @@ export const Message = Schema.Union(
 const Index = Schema.NonNegativeInt
 
 /** Text of the nodes, in order; a root has no parent. */
-export const NodeText = Schema.Struct({ parent: Schema.optional(Index), sampled: Schema.Boolean, message: Message })
+export const NodeText = Schema.Struct({
+  parent: Schema.optional(Index),
+  sampled: Schema.Boolean,
+  abandoned: Schema.optional(Schema.Boolean),
+  message: Message
+})
 
 /** Tokens of the nodes, in the same order. */
 export const NodeTokens = Schema.Struct({
@@ -69,6 +74,33 @@ export const NodeTokens = Schema.Struct({
   mask: Uint8Column,
   isContent: Uint8Column,
   logprobs: Float32Column
+})
+
+/** Model calls of a trace, in the order in which they were answered. */
+export const Call = Schema.Struct({
+  node: Index,
+  promptTokens: Index,
+  cachedTokens: Index,
+  completionTokens: Index,
+  opened: Schema.optional(Schema.Literal("start", "root", "fork", "rewrite", "resample", "tokens")),
+  bridged: Schema.optional(Schema.Boolean),
+  finishReason: Schema.optional(Schema.String),
+  versions: Schema.optional(Schema.Array(Schema.Struct({ version: Schema.Int, tokens: Index }))),
+  replaces: Schema.optional(Index)
+})
+
+/** What ended a trace. */
+export const Stop = Schema.Struct({
+  reason: Schema.String,
+  by: Schema.Literal("harness", "task", "environment", "sampling", "engine", "caller")
+})
+
+/** How long something took; only files of traces hold it, since it never repeats. */
+export const Span = Schema.Struct({
+  name: Schema.String,
+  startMs: Schema.JsonNumber,
+  endMs: Schema.JsonNumber,
+  node: Schema.optional(Index)
 })
 
 const Size = Schema.Struct({ id: Schema.String, size: Index })
@@ -97,6 +129,7 @@ export const Rollout = Schema.Struct({
   rewards: Numbers,
   metrics: Numbers,
   stopReason: StopReason,
+  stop: Schema.optional(Stop),
   messages: Schema.Array(NodeText),
   source: Schema.String,
   seat: Schema.String,
@@ -107,6 +140,7 @@ export const Rollout = Schema.Struct({
   labels: Schema.Record({ key: Schema.String, value: Schema.String }),
   info: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.String }), { default: () => ({}) }),
   temperature: Float,
+  calls: Schema.optional(Schema.Array(Call)),
   tokens: Schema.Array(NodeTokens)
 })
 

@@ -92,9 +92,9 @@ describe("the environment", () => {
   it.effect("pays the right answer fully and others by likeness", () =>
     Effect.gen(function* () {
       const right = measured(yield* attempt(ReverseText.reversed, "eval"))
-      expect(right).toEqual({ reward: 1, exact: 1, length_ratio: 1 })
+      expect(right).toEqual({ reward: 1, drift: 0, exact: 1, length_ratio: 1 })
       const empty = measured(yield* attempt(() => ""))
-      expect(empty).toEqual({ reward: 0, exact: 0, length_ratio: 0 })
+      expect(empty).toEqual({ reward: 0, drift: 0, exact: 0, length_ratio: 0 })
       const doubled = measured(yield* attempt((sentence) => ReverseText.reversed(sentence).repeat(2)))
       expect(doubled).toMatchObject({ exact: 0, length_ratio: 2, reward: expect.closeTo(2 / 3, 12) })
     })
