@@ -121,10 +121,12 @@ function* withTools(rollouts: number) {
 }
 
 /** A teacher that answers at once, so that what is measured is asking it. */
-const layerTeacher = Endpoints.layerOf(({ name }) => ({
-  ...Mock.make({ name }),
-  score: (tokenIds) => Effect.sync(() => new Float32Array(tokenIds.length).fill(-1))
-}))
+const layerTeacher = Endpoints.layerOf(({ name }) =>
+  Effect.map(Mock.make({ name }), (model) => ({
+    ...model,
+    score: (tokenIds) => Effect.sync(() => new Float32Array(tokenIds.length).fill(-1))
+  }))
+)
 
 const teacher = { name: "teacher", base_url: "http://mock" }
 const loads: ReadonlyArray<Load> = [

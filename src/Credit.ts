@@ -43,10 +43,14 @@ export const empty: Credit = { claims: [] }
 
 /** Both: associative, with `empty` as its neutral element. @category combinators */
 export const combine = (a: Credit, b: Credit): Credit => {
+  if (isEmpty(a)) return b
+  if (isEmpty(b)) return a
   const counts = sums(a.counts, b.counts)
-  const claims = a.claims.length === 0 ? b.claims : b.claims.length === 0 ? a.claims : [...a.claims, ...b.claims]
+  const claims = [...a.claims, ...b.claims]
   return counts === undefined ? { claims } : { claims, counts }
 }
+
+const isEmpty = ({ claims, counts }: Credit) => claims.length === 0 && counts === undefined
 
 const sums = (a: Credit["counts"], b: Credit["counts"]): Credit["counts"] => {
   if (a === undefined || b === undefined) return a ?? b
@@ -167,7 +171,7 @@ export const actions = (component: "rl" | "ce" | "refKl"): Credit =>
   component === "rl" ? empty : { claims: [claim("rl", "sampled", 0), claim(component, "sampled", 1)] }
 
 /** Marks who wrote the claims that nobody has signed; the pipeline does it, an algorithm need not. @category combinators */
-export const by = (credit: Credit, writer: string): Credit => ({
-  ...credit,
-  claims: credit.claims.map((claim) => (claim.writer ? claim : { ...claim, writer }))
-})
+export const by = (credit: Credit, writer: string): Credit =>
+  credit.claims.every((claim) => claim.writer)
+    ? credit
+    : { ...credit, claims: credit.claims.map((claim) => (claim.writer ? claim : { ...claim, writer })) }

@@ -220,9 +220,11 @@ export const pack = (
 export const counts = (batches: Iterable<MicroBatch>): ComponentCounts => {
   let [rl, ce, refKl] = [0, 0, 0]
   for (const batch of batches) {
+    const { ceWeights, positionIds, refKlWeights } = batch
+    for (let i = 0; i < batch.tokens; i++) if (positionIds[i] !== 0 && TrainingSample.isRl(batch, i)) rl++
+    if (ceWeights === undefined && refKlWeights === undefined) continue
     for (let i = 0; i < batch.tokens; i++) {
-      if (batch.positionIds[i] === 0) continue
-      if (TrainingSample.isRl(batch, i)) rl++
+      if (positionIds[i] === 0) continue
       if (TrainingSample.isCe(batch, i)) ce++
       if (TrainingSample.isRefKl(batch, i)) refKl++
     }

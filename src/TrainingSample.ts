@@ -191,25 +191,29 @@ const layBranch = (
   pieces: ReadonlyArray<ReadonlyArray<Piece>>,
   branch: Trace.Branch
 ): TrainingSample => {
+  const { nodes } = rollout.trace
   const tokenIds = Trace.tokenIds(rollout.trace, branch)
   const mask = new Uint8Array(tokenIds.length)
   const logprobs = new Float32Array(tokenIds.length)
   let at = 0
-  for (const [depth, index] of branch.path.entries()) {
-    const node = rollout.trace.nodes[index]!
+  for (let depth = 0; depth < branch.path.length; depth++) {
+    const node = nodes[branch.path[depth]!]!
     // A node that several branches share is trained by the first of them.
     if (depth >= branch.shared) mask.set(node.mask, at)
+    const length = node.tokenIds.length
     let sampled = 0
-    for (let i = 0; i < node.mask.length; i++) if (node.mask[i] === 1) logprobs[at + i] = node.logprobs[sampled++]!
-    at += node.tokenIds.length
+    if (node.logprobs.length === length) logprobs.set(node.logprobs, at)
+    else for (let i = 0; i < length; i++) if (node.mask[i] === 1) logprobs[at + i] = node.logprobs[sampled++]!
+    at += length
   }
   // The first token has no context.
   mask[0] = 0
 
   const laid: Partial<Record<StreamName, Float32Array>> = {}
   at = 0
-  for (const [depth, index] of branch.path.entries()) {
-    const length = rollout.trace.nodes[index]!.tokenIds.length
+  for (let depth = 0; depth < branch.path.length; depth++) {
+    const index = branch.path[depth]!
+    const length = nodes[index]!.tokenIds.length
     for (const piece of pieces[index]!) {
       if (depth < branch.shared && isWeight(piece.stream)) continue
       const name = streamOf[piece.stream]
@@ -296,4 +300,8 @@ export const make = (scored: {
   readonly rollout: Rollout
   readonly credit: Credit
 }): Either.Either<ReadonlyArray<TrainingSample>, CreditConflict | InvalidSample> =>
-  Either.map(ofBranches(scored), (branches) => branches.flatMap(({ sample }) => (sample === undefined ? [] : [sample])))
+  Either.map(ofBranches(scored), (branches) => {
+    const samples: Array<TrainingSample> = []
+    for (const { sample } of branches) if (sample !== undefined) samples.push(sample)
+    return samples
+  })

@@ -40,36 +40,40 @@ const firstNotFinite = (values: number | Float32Array): number | undefined =>
       : values
     : values.find((value) => !Number.isFinite(value))
 
-const piecesOf = (
-  nodes: ReadonlyArray<Node>,
-  claim: Claim
-): Either.Either<ReadonlyArray<readonly [number, Piece]>, string> => {
-  const { over, stream, values, writer } = claim
+/** Why a claim does not fit the trace, or cannot be trained on; undefined when it does. */
+const problemOf = (nodes: ReadonlyArray<Node>, { over, values }: Claim): string | undefined => {
   const broken = firstNotFinite(values)
   if (broken !== undefined) {
-    return Either.left(Number.isFinite(broken) ? `a value is ${broken}, beyond float32` : `a value is ${broken}`)
+    return Number.isFinite(broken) ? `a value is ${broken}, beyond float32` : `a value is ${broken}`
   }
   if (over === "sampled") {
+    if (typeof values === "number") return undefined
     const sampled = nodes.reduce((sum, node) => sum + node.logprobs.length, 0)
-    if (typeof values !== "number" && values.length !== sampled) {
-      return Either.left(`${values.length} values for ${sampled} sampled tokens`)
-    }
-    const parts = typeof values === "number" ? undefined : spread(nodes, values)
-    const pieces: Array<readonly [number, Piece]> = []
-    for (const [index, node] of nodes.entries()) {
-      if (node.sampled) pieces.push([index, { stream, values: parts?.[index] ?? values, where: node.mask, writer }])
-    }
-    return Either.right(pieces)
+    return values.length === sampled ? undefined : `${values.length} values for ${sampled} sampled tokens`
   }
   const node = nodes[over]
-  if (node === undefined) return Either.left(`there is no message ${over}; the trace has ${nodes.length}`)
-  if (typeof values === "number") {
-    return Either.right([[over, { stream, values, where: node.sampled ? node.mask : node.isContent, writer }]])
+  if (node === undefined) return `there is no message ${over}; the trace has ${nodes.length}`
+  return typeof values === "number" || values.length === node.tokenIds.length
+    ? undefined
+    : `${values.length} values for the ${node.tokenIds.length} tokens of message ${over}`
+}
+
+/** Which tokens of a node a claim speaks of. */
+const whereOf = ({ over, stream, values }: Claim, node: Node): Uint8Array | undefined => {
+  if (over === "sampled") return node.mask
+  if (typeof values === "number") return node.sampled ? node.mask : node.isContent
+  return stream === "advantages" ? node.mask : undefined
+}
+
+/** Where two pieces of one stream say two things. */
+const conflictOf = (earlier: Piece, piece: Piece, tokens: number) => {
+  for (let token = 0; token < tokens; token++) {
+    const a = valueAt(earlier, token)
+    const b = valueAt(piece, token)
+    if (a === undefined || b === undefined || a === b) continue
+    return { token, writers: [earlier.writer || "a claim", piece.writer || "a claim"], values: [a, b] } as const
   }
-  if (values.length !== node.tokenIds.length) {
-    return Either.left(`${values.length} values for the ${node.tokenIds.length} tokens of message ${over}`)
-  }
-  return Either.right([[over, { stream, values, where: stream === "advantages" ? node.mask : undefined, writer }]])
+  return undefined
 }
 
 /** What is said of each node, by index. */
@@ -77,37 +81,38 @@ export const layOut = (
   { id, source, trace }: Pick<Rollout, "id" | "source" | "trace">,
   credit: Credit
 ): Either.Either<ReadonlyArray<ReadonlyArray<Piece>>, CreditConflict | InvalidSample> => {
-  const byNode = trace.nodes.map((): Array<Piece> => [])
+  const { nodes } = trace
+  const byNode = nodes.map((): Array<Piece> => [])
   for (const claim of credit.claims) {
-    const pieces = piecesOf(trace.nodes, claim)
-    if (Either.isLeft(pieces)) {
-      const writer = claim.writer === "" ? "a claim" : claim.writer
-      return Either.left(
-        new InvalidSample({ rollout: id, source, stream: claim.stream, reason: `${writer}: ${pieces.left}` })
-      )
+    const { over, stream, values, writer } = claim
+    const problem = problemOf(nodes, claim)
+    if (problem !== undefined) {
+      const reason = `${writer || "a claim"}: ${problem}`
+      return Either.left(new InvalidSample({ rollout: id, source, stream, reason }))
     }
-    for (const [node, piece] of pieces.right) {
-      for (const earlier of byNode[node]!) {
-        if (earlier.stream !== piece.stream) continue
-        for (let token = 0; token < trace.nodes[node]!.tokenIds.length; token++) {
-          const a = valueAt(earlier, token)
-          const b = valueAt(piece, token)
-          if (a === undefined || b === undefined || a === b) continue
-          const { stream } = piece
-          const writers = [earlier.writer || "a claim", piece.writer || "a claim"] as const
-          return Either.left(new CreditConflict({ rollout: id, stream, node, token, writers, values: [a, b] }))
-        }
+    const parts = over === "sampled" && typeof values !== "number" ? spread(nodes, values) : undefined
+    const [first, last] = over === "sampled" ? [0, nodes.length - 1] : [over, over]
+    for (let index = first; index <= last; index++) {
+      const node = nodes[index]!
+      if (over === "sampled" && !node.sampled) continue
+      const piece: Piece = { stream, values: parts?.[index] ?? values, where: whereOf(claim, node), writer }
+      const pieces = byNode[index]!
+      for (const earlier of pieces) {
+        const conflict = earlier.stream === stream ? conflictOf(earlier, piece, node.tokenIds.length) : undefined
+        if (conflict !== undefined)
+          return Either.left(new CreditConflict({ rollout: id, stream, node: index, ...conflict }))
       }
-      byNode[node]!.push(piece)
+      pieces.push(piece)
     }
   }
   return Either.right(byNode)
 }
 
 /** Writes what a piece says into a stream that starts at `at`. */
-export const write = (piece: Piece, into: Float32Array, at: number, length: number): void => {
-  const { values } = piece
-  for (let token = 0; token < length; token++) {
-    if (speaks(piece, token)) into[at + token] = typeof values === "number" ? values : values[token]!
-  }
+export const write = ({ values, where }: Piece, into: Float32Array, at: number, length: number): void => {
+  if (typeof values === "number") {
+    if (where === undefined) into.fill(values, at, at + length)
+    else for (let token = 0; token < length; token++) if (where[token] === 1) into[at + token] = values
+  } else if (where === undefined) into.set(values, at)
+  else for (let token = 0; token < length; token++) if (where[token] === 1) into[at + token] = values[token]!
 }

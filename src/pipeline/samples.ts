@@ -12,10 +12,11 @@ export const compile = (scored: Scored): Compiled | Absent =>
   Either.match(TrainingSample.make(scored), {
     onLeft: (error) => failed(scored.rollout, error),
     onRight: (branches) => {
-      const samples = branches.flatMap((branch) => {
+      const samples: Array<TrainingSample.TrainingSample> = []
+      for (const branch of branches) {
         const sample = TrainingSample.moving(branch)
-        return sample === undefined ? [] : [sample]
-      })
+        if (sample !== undefined) samples.push(sample)
+      }
       return {
         _tag: "Compiled",
         rollout: scored.rollout,

@@ -17,6 +17,8 @@ export const branches = ({
 }: {
   readonly nodes: ReadonlyArray<Pick<Node, "parent" | "abandoned">>
 }): ReadonlyArray<Branch> => {
+  const isOnePath = nodes.every(({ abandoned, parent }, i) => !abandoned && parent === (i === 0 ? undefined : i - 1))
+  if (isOnePath) return nodes.length === 0 ? [] : [{ path: nodes.map((_, index) => index), shared: 0 }]
   const isParent: Array<boolean> = nodes.map(() => false)
   for (const { abandoned, parent } of nodes) if (parent !== undefined && abandoned !== true) isParent[parent] = true
   const seen: Array<boolean> = nodes.map(() => false)

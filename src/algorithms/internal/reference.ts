@@ -59,7 +59,9 @@ export const scoredBy = (
         const logprobs = yield* model.score(tokenIds, rollout.temperature)
         return logprobs.subarray(hint.length)
       })
-    const logprobs = yield* Effect.forEach(Trace.branches(rollout.trace), score, { concurrency })
+    const branches = Trace.branches(rollout.trace)
+    // one branch needs no fiber of its own
+    const logprobs = yield* Effect.forEach(branches, score, { concurrency: Math.min(concurrency, branches.length) })
     // it throws when the model gave another number of log-probabilities
     return yield* Effect.try({ try: () => Credit.reference(rollout, logprobs), catch: (cause) => cause })
   })
