@@ -15,6 +15,7 @@ import { Output, type OutputService } from "./Output.ts"
 import * as plan from "./plan.ts"
 import * as serve from "./serve.ts"
 import * as sft from "./sft.ts"
+import * as trace from "./trace.ts"
 import * as train from "./train.ts"
 import { normalise, type Syntax } from "./usage.ts"
 
@@ -30,12 +31,21 @@ const syntax: Syntax = {
     options: algo.explainOperands,
     files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl"
   },
-  "algo list": { options: {}, files: undefined }
+  "algo list": { options: {}, files: undefined },
+  trace: { options: trace.operands, files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl" }
 }
 
 const root = Command.make("primerl").pipe(
   Command.withDescription("Trains language-model agents by reinforcement learning."),
-  Command.withSubcommands([train.command, sft.command, evaluate.command, plan.command, serve.command, algo.command])
+  Command.withSubcommands([
+    train.command,
+    sft.command,
+    evaluate.command,
+    plan.command,
+    serve.command,
+    algo.command,
+    trace.command
+  ])
 )
 
 const footer = HelpDoc.blocks([
@@ -44,6 +54,7 @@ const footer = HelpDoc.blocks([
   HelpDoc.p("primerl train examples/reverse-text/rl.toml --set max_steps=20"),
   HelpDoc.p("primerl train examples/reverse-text/rl.toml --resume"),
   HelpDoc.p("primerl algo explain runs/reverse-text/rollouts/step_000001.jsonl"),
+  HelpDoc.p("primerl trace runs/reverse-text/rollouts/step_000001.jsonl"),
   HelpDoc.p("primerl serve examples/reverse-text/policy --port 8001"),
   HelpDoc.h1("ALSO"),
   HelpDoc.p("primerl COMMAND --help, primerl --version, primerl --completions bash (or zsh, fish, sh)")

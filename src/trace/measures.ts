@@ -28,7 +28,8 @@ const derived = ({ nodes }: Graph): ReadonlyArray<Call> =>
   })
 
 /** The model calls of a trace; where it was made without them, as its answers show them. @category measures */
-export const calls = (trace: Trace): ReadonlyArray<Call> => trace.calls ?? derived(trace)
+export const calls = (trace: Graph & { readonly calls?: ReadonlyArray<Call> | undefined }): ReadonlyArray<Call> =>
+  trace.calls ?? derived(trace)
 
 /** Tokens of all calls together, those of abandoned answers included: they were computed. @category measures */
 export const usage = (calls: ReadonlyArray<Usage>): Usage => {
@@ -46,7 +47,7 @@ export const usage = (calls: ReadonlyArray<Usage>): Usage => {
  *
  * @category measures
  */
-export const drift = (trace: Trace): number => {
+export const drift = (trace: Pick<Trace, "calls">): number => {
   const all = trace.calls ?? []
   return all.length === 0 ? 0 : all.filter(({ opened }) => opened === "tokens").length / all.length
 }

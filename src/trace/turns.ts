@@ -61,18 +61,55 @@ export class SealedTrace extends Data.TaggedError("SealedTrace")<{ readonly stop
   }
 }
 
-/** The last node under `parent` with this message that `is` so; of equal ones the latest is what a caller goes on from. */
-const findChild = (
-  { nodes }: Trace,
-  parent: number | undefined,
-  message: Message.Message,
-  is: (node: Node) => boolean
-): number | undefined => {
-  for (let i = nodes.length - 1; i >= 0; i--) {
-    const node = nodes[i]!
-    if (node.parent === parent && node.abandoned !== true && is(node) && Message.equals(node.message, message)) return i
+/** The nodes that answer each node, and the roots; abandoned answers are nobody's. */
+const childrenOf = (nodes: ReadonlyArray<Node>): ReadonlyMap<number | undefined, ReadonlyArray<number>> => {
+  const children = new Map<number | undefined, Array<number>>()
+  for (const [index, { abandoned, parent }] of nodes.entries()) {
+    if (abandoned === true) continue
+    const siblings = children.get(parent)
+    if (siblings === undefined) children.set(parent, [index])
+    else siblings.push(index)
   }
-  return undefined
+  return children
+}
+
+/** A node on the way along a prompt, and the ids up to its end. */
+interface Reached {
+  readonly node: number | undefined
+  readonly tokens: number
+}
+
+/**
+ * The longest path that holds the first messages, root first, of nodes that are `same` as what the prompt says there. A
+ * message can lie there several times over, as answers to one prompt do: all are followed. Of paths that go equally far
+ * the one to a sampled message counts, and of those the latest, which is what a caller most likely goes on from.
+ */
+const longest = (
+  { nodes }: Trace,
+  messages: ReadonlyArray<Message.Message>,
+  same: (node: Node, message: number, tokens: number) => boolean
+): { readonly path: ReadonlyArray<number>; readonly tokens: number } => {
+  const children = childrenOf(nodes)
+  let reached: ReadonlyArray<Reached> = [{ node: undefined, tokens: 0 }]
+  for (const [i, message] of messages.entries()) {
+    const next = reached.flatMap(({ node: parent, tokens }) =>
+      (children.get(parent) ?? []).flatMap((index): ReadonlyArray<Reached> => {
+        const node = nodes[index]!
+        return same(node, i, tokens) && Message.equals(node.message, message)
+          ? [{ node: index, tokens: tokens + node.tokenIds.length }]
+          : []
+      })
+    )
+    if (next.length === 0) break
+    reached = next
+  }
+  // Those of several parents come in the order of the parents.
+  reached = [...reached].sort((a, b) => (a.node ?? 0) - (b.node ?? 0))
+  const isSampled = ({ node }: Reached) => node !== undefined && nodes[node]!.sampled
+  const { node: end, tokens } = reached.findLast(isSampled) ?? reached.at(-1)!
+  const path: Array<number> = []
+  for (let at = end; at !== undefined; at = nodes[at]!.parent) path.push(at)
+  return { path: path.reverse(), tokens }
 }
 
 const anchor = (trace: Trace, prefix: ReadonlyArray<number>): PendingTurn["previous"] => {
@@ -87,12 +124,7 @@ const anchor = (trace: Trace, prefix: ReadonlyArray<number>): PendingTurn["previ
 
 /** Finds how much of a prompt the trace already holds. @category turns */
 export const prepare = (trace: Trace, messages: ReadonlyArray<Message.Message>): PendingTurn => {
-  const prefix: Array<number> = []
-  for (const message of messages) {
-    const node = findChild(trace, prefix.at(-1), message, () => true)
-    if (node === undefined) break
-    prefix.push(node)
-  }
+  const { path: prefix } = longest(trace, messages, () => true)
   return { trace, messages, prefix, tail: messages.slice(prefix.length), previous: anchor(trace, prefix) }
 }
 
@@ -141,27 +173,6 @@ const repeats = (ids: Int32Array, promptIds: Int32Array, at: number): boolean =>
   if (at + ids.length > promptIds.length) return false
   for (let i = 0; i < ids.length; i++) if (ids[i] !== promptIds[at + i]) return false
   return true
-}
-
-/** The nodes that hold the prompt's first messages with the prompt's own ids, root first, and how many ids those are. */
-const standing = (
-  trace: Trace,
-  messages: ReadonlyArray<Message.Message>,
-  promptIds: Int32Array,
-  ends: Int32Array
-): { readonly path: ReadonlyArray<number>; readonly tokens: number } => {
-  const path: Array<number> = []
-  let tokens = 0
-  for (const [i, message] of messages.entries()) {
-    // A message that was added without tokens is another one as soon as it has some.
-    const same = ({ tokenIds }: Node) =>
-      tokenIds.length > 0 ? repeats(tokenIds, promptIds, tokens) : ends[i]! <= tokens
-    const node = findChild(trace, path.at(-1), message, same)
-    if (node === undefined) break
-    path.push(node)
-    tokens += trace.nodes[node]!.tokenIds.length
-  }
-  return { path, tokens }
 }
 
 const openingOf = (
@@ -225,7 +236,10 @@ export const commit = (pending: PendingTurn, turn: Turn): Either.Either<Trace, S
   if (reason !== undefined) return refused(reason)
   const { completionIds, promptIds, replaces, resumedTokens = 0 } = turn
   const ends = endsOf(turn, messages.length, prefix.length)
-  const kept = standing(trace, messages, promptIds, ends)
+  const kept = longest(trace, messages, ({ tokenIds }, i, tokens) =>
+    // A message that was added without tokens is another one as soon as it has some.
+    tokenIds.length > 0 ? repeats(tokenIds, promptIds, tokens) : ends[i]! <= tokens
+  )
   const nodes = [...trace.nodes]
   let parent = kept.path.at(-1)
   if (replaces !== undefined) {
