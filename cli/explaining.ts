@@ -30,6 +30,7 @@ const layerNoText = (reason: string) => {
     Layer.succeed(Tokenizer, {
       vocabularySize: 0,
       encode: noTokenizer,
+      encodeWithSpecials: noTokenizer,
       normalize: noTokenizer,
       decode: noTokenizer,
       decoder: noTokenizer,

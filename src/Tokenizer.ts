@@ -23,6 +23,11 @@ export interface TokenizerService {
   readonly vocabularySize: number
   /** Caller text: a special token's spelling is ordinary text here and never becomes its id. */
   readonly encode: (text: string) => Encoding
+  /**
+   * Text of a program's own, such as a whole rendered template: where an added token is spelled, it is that token. Between
+   * them each stretch of text is normalised for itself, and the offsets count the bytes of what comes out.
+   */
+  readonly encodeWithSpecials: (text: string) => Encoding
   /** the text as `encode` reads it, whose bytes its offsets count */
   readonly normalize: (text: string) => string
   /** An id without a token reads as U+FFFD. `skipSpecialTokens` leaves out what the file flags as special. */

@@ -57,13 +57,17 @@ export const layerRenderer = Layer.succeed(Renderer, {
     pieces(messages, [...promptIds, ...completionIds, ...(completionIds.at(-1) === END ? [] : [END])], true)
 })
 
+const encode = (text: string) => {
+  const ids = Int32Array.from(bytes(text))
+  return { ids, starts: ids.map((_, i) => i), ends: ids.map((_, i) => i + 1) }
+}
+
 /** Every byte is a token. @category layers */
 export const layerTokenizer: Layer.Layer<Tokenizer> = Layer.succeed(Tokenizer, {
   vocabularySize: END + 1,
-  encode: (text) => {
-    const ids = Int32Array.from(bytes(text))
-    return { ids, starts: ids.map((_, i) => i), ends: ids.map((_, i) => i + 1) }
-  },
+  encode,
+  // the ids of roles and ends have no spelling
+  encodeWithSpecials: encode,
   normalize: (text) => text,
   decode: (ids) => textOf(ids),
   decoder: () => {

@@ -7,88 +7,39 @@ import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
-import { type Encoding, Tokenizer, TokenizerError, type TokenizerService } from "../Tokenizer.ts"
-import * as Bpe from "./Bpe.ts"
+import { Tokenizer, TokenizerError, type TokenizerService } from "../Tokenizer.ts"
+import type { Compiled } from "./Compiled.ts"
 import * as Json from "./Json.ts"
+import { makeTokenizer } from "./makeTokenizer.ts"
 import * as PreTokenizer from "./PreTokenizer.ts"
-import * as TokenBytes from "./TokenBytes.ts"
+import * as Spelling from "./Spelling.ts"
 import * as Vocabulary from "./Vocabulary.ts"
 
-const readNormalizer = (at: Json.At): Either.Either<(text: string) => string, TokenizerError> =>
+// these add tokens to a whole text only where a program asks for it, which is the renderer's part here
+const postProcessors: ReadonlyArray<unknown> = [
+  "ByteLevel",
+  "TemplateProcessing",
+  "RobertaProcessing",
+  "BertProcessing"
+]
+
+const checkPostProcessor = (at: Json.At): Either.Either<void, TokenizerError> =>
   Either.gen(function* () {
-    if (at.value === undefined || at.value === null) return (text: string) => text
+    if (at.value === undefined || at.value === null) return
     const node = yield* Json.object(at)
-    const type = yield* Json.string(Json.key(node, "type"))
-    if (type === "Sequence") {
-      const list = yield* Json.array(Json.key(node, "normalizers"))
-      const steps = yield* Either.all(list.map(readNormalizer))
-      return (text: string) => steps.reduce((result, step) => step(result), text)
+    const type = Json.key(node, "type")
+    if (type.value === "Sequence") {
+      for (const child of yield* Json.array(Json.key(node, "processors"))) yield* checkPostProcessor(child)
+    } else if (!postProcessors.includes(type.value)) {
+      yield* Json.fail(
+        type,
+        `post-processor ${JSON.stringify(type.value)} is not supported; ${postProcessors.join(", ")} are`
+      )
     }
-    if (type === "NFC") return (text: string) => text.normalize("NFC")
-    return yield* Json.fail(Json.key(node, "type"), `normalizer "${type}" is not supported; NFC and none are`)
   })
 
-/** Accepts a chain of parts of the given types, and an absent one. */
-const checkTypes = (at: Json.At, options: { part: string; children: string; types: ReadonlyArray<string> }) => {
-  const check = (here: Json.At): Either.Either<void, TokenizerError> =>
-    Either.gen(function* () {
-      if (here.value === undefined || here.value === null) return
-      const node = yield* Json.object(here)
-      const type = yield* Json.string(Json.key(node, "type"))
-      if (type === "Sequence") {
-        for (const child of yield* Json.array(Json.key(node, options.children))) yield* check(child)
-      } else if (!options.types.includes(type)) {
-        yield* Json.fail(
-          Json.key(node, "type"),
-          `${options.part} "${type}" is not supported; ${options.types.join(", ")} are`
-        )
-      }
-    })
-  return check(at)
-}
-
-const makeEncode = (options: {
-  readonly normalize: (text: string) => string
-  readonly split: PreTokenizer.PreTokenizer["split"]
-  readonly idsOf: (piece: string) => Int32Array
-  readonly lengthOf: (id: number) => number
-}) => {
-  const { idsOf, lengthOf, normalize, split } = options
-  return (text: string): Encoding => {
-    const pieces: Array<Int32Array> = []
-    const prefixes: Array<boolean> = []
-    let count = 0
-    split(normalize(text), (piece, prefixed) => {
-      const ids = idsOf(piece)
-      pieces.push(ids)
-      prefixes.push(prefixed)
-      count += ids.length
-    })
-    const encoding = { ids: new Int32Array(count), starts: new Int32Array(count), ends: new Int32Array(count) }
-    let at = 0
-    let byte = 0
-    for (let index = 0; index < pieces.length; index++) {
-      // a space that the text does not have takes no byte of it
-      let absent = prefixes[index] ? 1 : 0
-      for (const id of pieces[index]!) {
-        encoding.ids[at] = id
-        encoding.starts[at] = byte
-        byte += lengthOf(id) - absent
-        encoding.ends[at] = byte
-        absent = 0
-        at++
-      }
-    }
-    return encoding
-  }
-}
-
-/**
- * From the parsed content of a tokenizer.json; `file` is its name in errors.
- *
- * @category constructors
- */
-export const fromJson = (json: unknown, file = "tokenizer.json"): Either.Either<TokenizerService, TokenizerError> =>
+/** The parsed content of a tokenizer.json, as flat arrays. */
+const compile = (json: unknown, file: string): Either.Either<Compiled, TokenizerError> =>
   Either.gen(function* () {
     const root = yield* Json.object({ file, where: "", value: json })
     const model = yield* Json.object(Json.key(root, "model"))
@@ -96,40 +47,31 @@ export const fromJson = (json: unknown, file = "tokenizer.json"): Either.Either<
     if (type.value !== undefined && type.value !== "BPE") {
       return yield* Json.fail(type, `model ${JSON.stringify(type.value)} is not supported; "BPE" is`)
     }
-    const { byteLevel, split } = yield* PreTokenizer.fromJson(Json.key(root, "pre_tokenizer"))
-    const normalizer = yield* readNormalizer(Json.key(root, "normalizer"))
-    // half a surrogate pair has no UTF-8; it reads as U+FFFD
-    const normalize = (text: string) => normalizer(text).replace(/\p{Surrogate}/gu, "\ufffd")
-    yield* checkTypes(Json.key(root, "decoder"), {
-      part: "decoder",
-      children: "decoders",
-      types: byteLevel ? ["ByteLevel"] : ["ByteFallback", "Fuse"]
-    })
-    // these add tokens only to texts that are encoded with specials, which `encode` never does
-    yield* checkTypes(Json.key(root, "post_processor"), {
-      part: "post-processor",
-      children: "processors",
-      types: ["ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing"]
-    })
+    yield* checkPostProcessor(Json.key(root, "post_processor"))
+    const { byteLevel } = yield* PreTokenizer.fromJson(Json.key(root, "pre_tokenizer"))
+    yield* Spelling.fromJson(Json.key(root, "decoder"), byteLevel)
     const vocabulary = yield* Vocabulary.readVocabulary(model)
-    const addedTokens = yield* Vocabulary.readAddedTokens(root, vocabulary)
-    const size = yield* Vocabulary.readSize(root, [...vocabulary.values(), ...addedTokens.map(({ id }) => id)])
-    const added = new Set(addedTokens.map(({ id }) => id))
-    const skipped = new Set(addedTokens.filter(({ special }) => special).map(({ id }) => id))
-    const idOfAdded = new Map(addedTokens.map(({ content, id }) => [content, id]))
-    const parts = yield* Vocabulary.readBpe(model, { byteLevel, vocabulary, added })
-    const bytes = TokenBytes.make(Vocabulary.bytesOfIds({ size, byteLevel, vocabulary, added: addedTokens }))
+    const added = yield* Vocabulary.readAddedTokens(root, vocabulary)
+    const size = yield* Vocabulary.readSize(root, [...vocabulary.values(), ...added.map(({ id }) => id)])
+    const bpe = yield* Vocabulary.readBpe(model, { byteLevel, vocabulary, added: new Set(added.map(({ id }) => id)) })
     return {
-      vocabularySize: size,
-      encode: makeEncode({ normalize, split, idsOf: Bpe.make(parts), lengthOf: bytes.lengthOf }),
-      normalize,
-      decode: (ids, options) =>
-        bytes.decode(ids, options?.skipSpecialTokens === true ? (id) => skipped.has(id) : undefined),
-      decoder: bytes.decoder,
-      special: (content) => idOfAdded.get(content),
-      isSpecial: (id) => added.has(id)
-    } satisfies TokenizerService
+      ...bpe,
+      ...Vocabulary.readTokens({ size, byteLevel, vocabulary, added }),
+      byteLevel,
+      added,
+      normalizer: root.value.normalizer,
+      preTokenizer: root.value.pre_tokenizer,
+      decoder: root.value.decoder
+    }
   })
+
+/**
+ * From the parsed content of a tokenizer.json; `file` is its name in errors.
+ *
+ * @category constructors
+ */
+export const fromJson = (json: unknown, file = "tokenizer.json"): Either.Either<TokenizerService, TokenizerError> =>
+  Either.flatMap(compile(json, file), (compiled) => makeTokenizer(compiled, file))
 
 /**
  * Reads `tokenizer.json` of a model directory.

@@ -55,11 +55,13 @@ export const array = (at: At): Result<ReadonlyArray<At>> =>
 export const string = (at: At): Result<string> =>
   typeof at.value === "string" ? Either.right(at.value) : expected(at, "a string")
 
+/** Whether a value may be the id of a token. @category narrowing */
+export const isId = (value: unknown): value is number =>
+  typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 31
+
 /** @category narrowing */
 export const id = (at: At): Result<number> =>
-  typeof at.value === "number" && Number.isInteger(at.value) && at.value >= 0 && at.value < 2 ** 31
-    ? Either.right(at.value)
-    : expected(at, "a token id (an integer from 0)")
+  isId(at.value) ? Either.right(at.value) : expected(at, "a token id (an integer from 0)")
 
 /** An absent or null value reads as the default. @category narrowing */
 export const boolean = (at: At, byDefault: boolean): Result<boolean> => {

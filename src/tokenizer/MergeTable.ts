@@ -1,20 +1,35 @@
 /**
- * Which pairs of tokens merge, and in what order. A pair is found by open addressing in flat integer arrays: no object
- * and no string per merge, so that a table of 150,000 merges is built in milliseconds and a lookup allocates nothing.
+ * Which pairs of tokens merge, and in what order. A pair is found by open addressing in one flat array, where what is
+ * asked of it lies side by side: no object and no string per merge, and a lookup allocates nothing.
  */
 
 /** @category model */
 export interface MergeTable {
-  /** rank of a pair of ids (lower merges sooner), −1 when the pair does not merge */
-  readonly rankOf: (left: number, right: number) => number
-  /** id that the pair of this rank becomes */
-  readonly resultOf: (rank: number) => number
+  /** left id, right id, rank and resulting id per slot; rank −1 where it is free */
+  readonly slots: Int32Array
+  /** number of slots less one; their number is a power of two */
+  readonly mask: number
 }
 
 const hash = (left: number, right: number): number => {
   const mixed = Math.imul(left ^ Math.imul(right, 0x9e3779b1), 0x85ebca6b)
   return mixed ^ (mixed >>> 15)
 }
+
+/** Where the pair is in `slots`, or would be. @category lookup */
+export const place = ({ mask, slots }: MergeTable, left: number, right: number): number => {
+  let at = (hash(left, right) & mask) << 2
+  while (slots[at + 2]! >= 0 && (slots[at] !== left || slots[at + 1] !== right)) at = (at + 4) & ((mask << 2) | 3)
+  return at
+}
+
+/** Rank of a pair of ids (lower merges sooner), −1 when it does not merge. @category lookup */
+export const rankOf = (table: MergeTable, left: number, right: number): number =>
+  table.slots[place(table, left, right) + 2]!
+
+/** The id that a pair becomes which does merge. @category lookup */
+export const resultOf = (table: MergeTable, left: number, right: number): number =>
+  table.slots[place(table, left, right) + 3]!
 
 /**
  * Three parallel arrays, one entry per merge in rank order. A pair that occurs twice keeps its later rank.
@@ -24,18 +39,15 @@ const hash = (left: number, right: number): number => {
 export const make = (lefts: Int32Array, rights: Int32Array, results: Int32Array): MergeTable => {
   let capacity = 16
   while (capacity < lefts.length * 2) capacity *= 2
-  const slots = new Int32Array(capacity).fill(-1)
-  const slotOf = (left: number, right: number): number => {
-    let slot = hash(left, right) & (capacity - 1)
-    for (;;) {
-      const rank = slots[slot]!
-      if (rank === -1 || (lefts[rank] === left && rights[rank] === right)) return slot
-      slot = (slot + 1) & (capacity - 1)
-    }
+  const slots = new Int32Array(capacity * 4)
+  for (let at = 2; at < slots.length; at += 4) slots[at] = -1
+  const table: MergeTable = { slots, mask: capacity - 1 }
+  for (let rank = 0; rank < lefts.length; rank++) {
+    const at = place(table, lefts[rank]!, rights[rank]!)
+    slots[at] = lefts[rank]!
+    slots[at + 1] = rights[rank]!
+    slots[at + 2] = rank
+    slots[at + 3] = results[rank]!
   }
-  for (let rank = 0; rank < lefts.length; rank++) slots[slotOf(lefts[rank]!, rights[rank]!)] = rank
-  return {
-    rankOf: (left, right) => slots[slotOf(left, right)]!,
-    resultOf: (rank) => results[rank]!
-  }
+  return table
 }

@@ -1,67 +1,129 @@
 /**
  * Cuts a text into pre-tokens, within which tokens merge and across which they never do. The pieces cover the text in
- * order and lose nothing, so that byte offsets are sums of lengths.
+ * order and lose nothing, so that a cut is the list of their ends, and byte offsets are sums of lengths.
  */
 import * as Either from "effect/Either"
 import type { TokenizerError } from "../Tokenizer.ts"
+import * as Automaton from "./Automaton.ts"
+import * as Cut from "./Cut.ts"
 import * as Json from "./Json.ts"
-import { toRegExp } from "./pattern.ts"
-
-/** Receives one piece; `prefixed` when its first character is a space that the text does not have. @category model */
-export type Emit = (piece: string, prefixed: boolean) => void
+import * as Pattern from "./Pattern.ts"
+import * as Program from "./Program.ts"
 
 /** @category model */
 export interface PreTokenizer {
   /** whether the vocabulary spells bytes in the byte-level alphabet */
   readonly byteLevel: boolean
-  readonly split: (text: string, emit: Emit) => void
+  /** cuts what is one piece; `first` when it is the beginning of what is encoded */
+  readonly split: (cut: Cut.Cut) => void
+  /** as `Metaspace` changes a text before it cuts it: a normaliser more */
+  readonly respell: (text: string, first: boolean) => string
 }
 
-type Stage = (piece: string, prefixed: boolean, emit: Emit) => void
+type Stage = (cut: Cut.Cut) => void
 
-/** matches and what lies between them are pieces alike */
-const isolate =
-  (pattern: RegExp): Stage =>
-  (piece, prefixed, emit) => {
-    let from = 0
-    pattern.lastIndex = 0
-    for (let match = pattern.exec(piece); match !== null; match = pattern.exec(piece)) {
-      const text = match[0]
-      if (text === "") {
-        pattern.lastIndex++
-        continue
-      }
-      if (match.index > from) emit(piece.slice(from, match.index), prefixed && from === 0)
-      emit(text, prefixed && match.index === 0)
-      from = match.index + text.length
-      pattern.lastIndex = from
-    }
-    if (from < piece.length) emit(piece.slice(from), prefixed && from === 0)
+const inOrder =
+  (stages: ReadonlyArray<Stage>): Stage =>
+  (cut) => {
+    for (const stage of stages) stage(cut)
   }
 
-const words = isolate(
-  /'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+/gu
-)
-
-const whole: Stage = (piece, prefixed, emit) => emit(piece, prefixed)
-
-const andThen =
-  (first: Stage, second: Stage): Stage =>
-  (piece, prefixed, emit) =>
-    first(piece, prefixed, (part, partPrefixed) => second(part, partPrefixed, emit))
-
-const byteLevelStage = (addPrefixSpace: boolean, useRegex: boolean): Stage => {
-  const cut = useRegex ? words : whole
-  if (!addPrefixSpace) return cut
-  return (piece, prefixed, emit) => (piece.startsWith(" ") ? cut(piece, prefixed, emit) : cut(` ${piece}`, true, emit))
+/** Where a piece ends: before each match, after it, or both. */
+interface Sides {
+  readonly before: boolean
+  readonly after: boolean
 }
 
-const literal = (text: string): RegExp => new RegExp(text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "gu")
+const sidesOf: Readonly<Record<string, Sides>> = {
+  Isolated: { before: true, after: true },
+  MergedWithPrevious: { before: false, after: true },
+  MergedWithNext: { before: true, after: false }
+}
+
+const splitting =
+  (automaton: Automaton.Automaton, { after, before }: Sides): Stage =>
+  (cut) => {
+    automaton.forget()
+    Cut.refine(cut, (units, from, to) => {
+      let at = from
+      while (at < to) {
+        const end = automaton.match(units, at, to)
+        if (end < 0) at += Cut.isPair(units, at, to) ? 2 : 1
+        else {
+          if (before && at > from) Cut.endPiece(cut, at)
+          if (after) Cut.endPiece(cut, end)
+          at = end > at ? end : end + (Cut.isPair(units, at, to) ? 2 : 1)
+        }
+      }
+      Cut.endPiece(cut, to)
+    })
+  }
+
+const automatonOf = (at: Json.At, pattern: Either.Either<Pattern.Node, string>) =>
+  Either.map(Either.flatMap(pattern, Program.make), Automaton.make).pipe(
+    Either.orElse((reason) => Json.fail(at, reason))
+  )
+
+const ownPattern = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+const literal = (text: string): Pattern.Node => ({
+  kind: "sequence",
+  items: Array.from(text, (char) => ({
+    kind: "char" as const,
+    set: { key: char, has: (point: number) => point === char.codePointAt(0) }
+  }))
+})
 
 interface Read {
   readonly byteLevel: boolean
   readonly stage: Stage
+  readonly respell?: PreTokenizer["respell"] | undefined
 }
+
+const readMetaspace = (node: Json.At<Readonly<Record<string, unknown>>>): Either.Either<Read, TokenizerError> =>
+  Either.gen(function* () {
+    const mark = yield* Json.string({ ...Json.key(node, "replacement"), value: node.value.replacement ?? "\u2581" })
+    const always = yield* Json.boolean(Json.key(node, "add_prefix_space"), true)
+    const scheme = node.value.prepend_scheme ?? (always ? "always" : "never")
+    if (scheme !== "always" && scheme !== "first" && scheme !== "never") {
+      return yield* Json.fail(Json.key(node, "prepend_scheme"), `must be "always", "first" or "never"`)
+    }
+    const cuts = yield* Json.boolean(Json.key(node, "split"), true)
+    const automaton = yield* automatonOf(node, Either.right(literal(mark)))
+    return {
+      byteLevel: false,
+      stage: cuts ? splitting(automaton, sidesOf.MergedWithNext!) : () => {},
+      respell: (text, first) => {
+        const spelled = text.replaceAll(" ", () => mark)
+        const asks = scheme === "always" || (scheme === "first" && first)
+        return asks && spelled !== "" && !spelled.startsWith(mark) ? mark + spelled : spelled
+      }
+    }
+  })
+
+const readSplit = (node: Json.At<Readonly<Record<string, unknown>>>): Either.Either<Read, TokenizerError> =>
+  Either.gen(function* () {
+    const behavior = yield* Json.string(Json.key(node, "behavior"))
+    const sides = Object.hasOwn(sidesOf, behavior) ? sidesOf[behavior] : undefined
+    if (sides === undefined) {
+      return yield* Json.fail(
+        Json.key(node, "behavior"),
+        `"${behavior}" is not supported; ${Object.keys(sidesOf).join(", ")} are`
+      )
+    }
+    // with Isolated, matches and what lies between are pieces alike, so that `invert` changes nothing
+    if (behavior !== "Isolated" && (yield* Json.boolean(Json.key(node, "invert"), false))) {
+      return yield* Json.fail(Json.key(node, "invert"), `is not supported with "${behavior}"`)
+    }
+    const pattern = yield* Json.object(Json.key(node, "pattern"))
+    const text = Json.key(pattern, "String")
+    const source = Json.key(pattern, "Regex")
+    const automaton =
+      text.value === undefined
+        ? yield* automatonOf(source, Pattern.parse(yield* Json.string(source)))
+        : yield* automatonOf(text, Either.right(literal(yield* Json.string(text))))
+    return { byteLevel: false, stage: splitting(automaton, sides) }
+  })
 
 const read = (at: Json.At): Either.Either<Read, TokenizerError> =>
   Either.gen(function* () {
@@ -69,55 +131,53 @@ const read = (at: Json.At): Either.Either<Read, TokenizerError> =>
     const type = yield* Json.string(Json.key(node, "type"))
     switch (type) {
       case "ByteLevel": {
-        const addPrefixSpace = yield* Json.boolean(Json.key(node, "add_prefix_space"), false)
-        const useRegex = yield* Json.boolean(Json.key(node, "use_regex"), true)
-        return { byteLevel: true, stage: byteLevelStage(addPrefixSpace, useRegex) }
+        const stages: Array<Stage> = []
+        if (yield* Json.boolean(Json.key(node, "add_prefix_space"), false)) stages.push(Cut.prefixSpaces)
+        if (yield* Json.boolean(Json.key(node, "use_regex"), true)) {
+          stages.push(splitting(yield* automatonOf(node, Pattern.parse(ownPattern)), sidesOf.Isolated!))
+        }
+        return { byteLevel: true, stage: inOrder(stages) }
       }
       case "Digits": {
         const individual = yield* Json.boolean(Json.key(node, "individual_digits"), false)
-        return { byteLevel: false, stage: isolate(individual ? /\p{N}/gu : /\p{N}+/gu) }
+        const digits = Pattern.parse(individual ? "\\p{N}" : "\\p{N}+")
+        return { byteLevel: false, stage: splitting(yield* automatonOf(node, digits), sidesOf.Isolated!) }
       }
-      case "Split": {
-        const behavior = yield* Json.string(Json.key(node, "behavior"))
-        if (behavior !== "Isolated") {
-          return yield* Json.fail(Json.key(node, "behavior"), `"${behavior}" is not supported; only "Isolated" is`)
-        }
-        // with Isolated, matches and gaps are pieces alike, so that `invert` changes nothing
-        const pattern = yield* Json.object(Json.key(node, "pattern"))
-        const text = Json.key(pattern, "String")
-        if (text.value !== undefined) {
-          return { byteLevel: false, stage: isolate(literal(yield* Json.string(text))) }
-        }
-        const source = Json.key(pattern, "Regex")
-        const compiled = toRegExp(yield* Json.string(source))
-        if (Either.isLeft(compiled)) return yield* Json.fail(source, compiled.left)
-        return { byteLevel: false, stage: isolate(compiled.right) }
-      }
+      case "Split":
+        return yield* readSplit(node)
+      case "Metaspace":
+        return yield* readMetaspace(node)
       case "Sequence": {
-        let sequence: Read = { byteLevel: false, stage: whole }
+        const stages: Array<Stage> = []
+        let sequence: Read = { byteLevel: false, stage: inOrder(stages) }
         for (const item of yield* Json.array(Json.key(node, "pretokenizers"))) {
           if (sequence.byteLevel) return yield* Json.fail(item, "nothing may come after ByteLevel")
           const next: Read = yield* read(item)
-          sequence = { byteLevel: next.byteLevel, stage: andThen(sequence.stage, next.stage) }
+          if (next.respell !== undefined && stages.length > 0) {
+            return yield* Json.fail(item, "nothing may come before Metaspace")
+          }
+          stages.push(next.stage)
+          sequence = { ...sequence, byteLevel: next.byteLevel, respell: sequence.respell ?? next.respell }
         }
         return sequence
       }
       default:
         return yield* Json.fail(
           Json.key(node, "type"),
-          `pre-tokenizer "${type}" is not supported; ByteLevel, Split, Digits and Sequence are`
+          `pre-tokenizer "${type}" is not supported; ByteLevel, Split, Digits, Metaspace and Sequence are`
         )
     }
   })
 
+const whole: Read = { byteLevel: false, stage: () => {} }
+
 /** From the `pre_tokenizer` of a tokenizer.json; none at all makes one piece of the whole text. @category constructors */
 export const fromJson = (at: Json.At): Either.Either<PreTokenizer, TokenizerError> =>
   Either.map(
-    at.value === undefined || at.value === null ? Either.right({ byteLevel: false, stage: whole }) : read(at),
-    ({ byteLevel, stage }) => ({
+    at.value === undefined || at.value === null ? Either.right(whole) : read(at),
+    ({ byteLevel, respell, stage }) => ({
       byteLevel,
-      split: (text, emit) => {
-        if (text !== "") stage(text, false, emit)
-      }
+      split: stage,
+      respell: respell ?? ((text) => text)
     })
   )

@@ -1,37 +1,28 @@
 /** Vocabulary, merges and added tokens of a tokenizer.json, checked: every id has one token and every token one id. */
 import * as Either from "effect/Either"
 import type { TokenizerError } from "../Tokenizer.ts"
-import type { BpeParts } from "./Bpe.ts"
+import type { AddedToken } from "./AddedTokens.ts"
+import * as ByteTable from "./ByteTable.ts"
 import { fromSymbols, symbolOfByte } from "./byteLevel.ts"
+import { Kind, mark } from "./Compiled.ts"
 import * as Json from "./Json.ts"
-import * as MergeTable from "./MergeTable.ts"
 
 type Result<A> = Either.Either<A, TokenizerError>
 type Node = Json.At<Readonly<Record<string, unknown>>>
-
-/** @category model */
-export interface AddedToken {
-  readonly id: number
-  readonly content: string
-  /** left out by `skipSpecialTokens` */
-  readonly special: boolean
-}
+type Vocabulary = ReadonlyMap<string, number>
 
 /** @category reading */
-export const readVocabulary = (model: Node): Result<ReadonlyMap<string, number>> =>
+export const readVocabulary = (model: Node): Result<Vocabulary> =>
   Either.gen(function* () {
-    const vocabulary = yield* Json.object(Json.key(model, "vocab"))
+    const { file, value, where } = yield* Json.object(Json.key(model, "vocab"))
     const tokenOfId = new Map<number, string>()
     const ids = new Map<string, number>()
-    for (const token of Object.keys(vocabulary.value)) {
-      const at = {
-        ...vocabulary,
-        where: `${vocabulary.where}[${JSON.stringify(token)}]`,
-        value: vocabulary.value[token]
-      }
-      const id = yield* Json.id(at)
+    for (const token of Object.keys(value)) {
+      const found = value[token]
+      const at = () => ({ file, where: `${where}[${JSON.stringify(token)}]`, value: found })
+      const id = Json.isId(found) ? found : yield* Json.id(at())
       const other = tokenOfId.get(id)
-      if (other !== undefined) return yield* Json.fail(at, `id ${id} already belongs to ${JSON.stringify(other)}`)
+      if (other !== undefined) return yield* Json.fail(at(), `id ${id} already belongs to ${JSON.stringify(other)}`)
       tokenOfId.set(id, token)
       ids.set(token, id)
     }
@@ -39,16 +30,14 @@ export const readVocabulary = (model: Node): Result<ReadonlyMap<string, number>>
   })
 
 /** @category reading */
-export const readAddedTokens = (
-  root: Node,
-  vocabulary: ReadonlyMap<string, number>
-): Result<ReadonlyArray<AddedToken>> =>
+export const readAddedTokens = (root: Node, vocabulary: Vocabulary): Result<ReadonlyArray<AddedToken>> =>
   Either.gen(function* () {
     const list = Json.key(root, "added_tokens")
     if (list.value === undefined || list.value === null) return []
-    const tokenOfId = new Map<number, string>([...vocabulary].map(([token, id]) => [id, token]))
+    const tokenOfId = new Map<number, string>()
+    for (const [token, id] of vocabulary) tokenOfId.set(id, token)
     const tokens: Array<AddedToken> = []
-    const ids = new Map(vocabulary)
+    const idOfAdded = new Map<string, number>()
     for (const at of yield* Json.array(list)) {
       const node = yield* Json.object(at)
       const id = yield* Json.id(Json.key(node, "id"))
@@ -59,13 +48,21 @@ export const readAddedTokens = (
       if (other !== undefined && other !== content) {
         return yield* Json.fail(at, `id ${id} of ${content} already belongs to ${JSON.stringify(other)}`)
       }
-      const known = ids.get(content)
+      const known = idOfAdded.get(content) ?? vocabulary.get(content)
       if (known !== undefined && known !== id) {
         return yield* Json.fail(at, `${content} has two ids, ${known} and ${id}`)
       }
       tokenOfId.set(id, content)
-      ids.set(content, id)
-      tokens.push({ id, content, special })
+      idOfAdded.set(content, id)
+      tokens.push({
+        id,
+        content,
+        special,
+        normalized: yield* Json.boolean(Json.key(node, "normalized"), !special),
+        lstrip: yield* Json.boolean(Json.key(node, "lstrip"), false),
+        rstrip: yield* Json.boolean(Json.key(node, "rstrip"), false),
+        singleWord: yield* Json.boolean(Json.key(node, "single_word"), false)
+      })
     }
     return tokens
   })
@@ -88,17 +85,24 @@ const sides = (merge: unknown): readonly [string, string] | undefined => {
   return parts.length === 2 && typeof left === "string" && typeof right === "string" ? [left, right] : undefined
 }
 
-const readMerges = (
-  model: Node,
-  vocabulary: ReadonlyMap<string, number>,
-  added: ReadonlySet<number>
-): Result<MergeTable.MergeTable> =>
+/** Merges as three columns of ids. */
+interface Merges {
+  readonly lefts: Int32Array
+  readonly rights: Int32Array
+  readonly results: Int32Array
+  /** whether something that does not end in the mark of a space merges with something that begins with it */
+  readonly crossesMarks: boolean
+}
+
+const readMerges = (model: Node, vocabulary: Vocabulary, added: ReadonlySet<number>): Result<Merges> =>
   Either.gen(function* () {
     const list = Json.key(model, "merges")
     if (!Array.isArray(list.value)) return yield* Json.fail(list, "expected an array of merges")
     const merges: ReadonlyArray<unknown> = list.value
-    const columns = [0, 1, 2].map(() => new Int32Array(merges.length))
-    const [lefts, rights, results] = columns as [Int32Array, Int32Array, Int32Array]
+    const lefts = new Int32Array(merges.length)
+    const rights = new Int32Array(merges.length)
+    const results = new Int32Array(merges.length)
+    let crossesMarks = false
     let count = 0
     for (let rank = 0; rank < merges.length; rank++) {
       const pair = sides(merges[rank])
@@ -117,12 +121,14 @@ const readMerges = (
       }
       // a merge into an added token would let ordinary text become it
       if (added.has(result)) continue
+      crossesMarks ||= pair[1].startsWith(mark) && !pair[0].endsWith(mark)
       lefts[count] = left
       rights[count] = right
       results[count] = result
       count++
     }
-    return MergeTable.make(lefts.subarray(0, count), rights.subarray(0, count), results.subarray(0, count))
+    const filled = (column: Int32Array) => (count === merges.length ? column : column.slice(0, count))
+    return { lefts: filled(lefts), rights: filled(rights), results: filled(results), crossesMarks }
   })
 
 const hexByte = (byte: number): string => `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`
@@ -131,15 +137,13 @@ const fallbackBytes: ReadonlyMap<string, number> = new Map(
   Array.from({ length: 256 }, (_, byte) => [hexByte(byte), byte])
 )
 
+const isUtf8 = (byte: number): boolean => byte !== 0xc0 && byte !== 0xc1 && byte < 0xf5
+
 /** @category reading */
 export const readBpe = (
   model: Node,
-  options: {
-    readonly byteLevel: boolean
-    readonly vocabulary: ReadonlyMap<string, number>
-    readonly added: ReadonlySet<number>
-  }
-): Result<BpeParts> =>
+  options: { readonly byteLevel: boolean; readonly vocabulary: Vocabulary; readonly added: ReadonlySet<number> }
+) =>
   Either.gen(function* () {
     const { added, byteLevel, vocabulary } = options
     for (const name of ["continuing_subword_prefix", "end_of_word_suffix", "dropout"]) {
@@ -159,34 +163,40 @@ export const readBpe = (
     for (let byte = 0; byte < 256; byte++) {
       const spelling = byteLevel ? symbolOfByte[byte]! : hexByte(byte)
       const id = vocabulary.get(spelling)
-      if (id === undefined) {
+      // a byte that is a character with a token is never asked for, nor is one that no UTF-8 has
+      const ofCharacter = byteLevel || byte > 0x7f ? undefined : vocabulary.get(String.fromCharCode(byte))
+      const isNeeded = byteLevel || (isUtf8(byte) && (ofCharacter === undefined || added.has(ofCharacter)))
+      if (id === undefined && isNeeded) {
         return yield* Json.fail(Json.key(model, "vocab"), `byte ${byte} (${JSON.stringify(spelling)}) has no token`)
       }
-      idOfByte[byte] = id
+      idOfByte[byte] = id ?? -1
     }
-    const table = yield* readMerges(model, vocabulary, added)
-    const ordinary = new Map([...vocabulary].filter(([token, id]) => !added.has(id) && !fallbackBytes.has(token)))
+    const { crossesMarks, ...merges } = yield* readMerges(model, vocabulary, added)
     const ignoreMerges = yield* Json.boolean(Json.key(model, "ignore_merges"), false)
-    return {
-      alphabet: { idOfByte, idOfCharacter: byteLevel ? undefined : ordinary },
-      table,
-      wholes: ignoreMerges ? ordinary : undefined
-    }
+    return { ...merges, idOfByte, ignoreMerges, cutsAtMarks: !byteLevel && !ignoreMerges && !crossesMarks }
   })
 
-/** The bytes of each id. An entry of another alphabet than the vocabulary's stands for its own spelling. @category reading */
-export const bytesOfIds = (options: {
+const replacement = Buffer.from("\ufffd", "utf8")
+
+/** What each id is, and its bytes. An entry of another alphabet than the vocabulary's stands for its own spelling. @category reading */
+export const readTokens = (options: {
   readonly size: number
   readonly byteLevel: boolean
-  readonly vocabulary: ReadonlyMap<string, number>
+  readonly vocabulary: Vocabulary
   readonly added: ReadonlyArray<AddedToken>
-}): ReadonlyArray<Uint8Array | undefined> => {
-  const bytes = new Array<Uint8Array | undefined>(options.size).fill(undefined)
+}) => {
+  const kinds = new Uint8Array(options.size)
+  const bytes = new Array<Uint8Array>(options.size).fill(replacement)
   for (const [token, id] of options.vocabulary) {
-    const fallback = options.byteLevel ? undefined : fallbackBytes.get(token)
-    if (fallback !== undefined) bytes[id] = Uint8Array.of(fallback)
-    else bytes[id] = (options.byteLevel ? fromSymbols(token) : undefined) ?? Buffer.from(token, "utf8")
+    const byte = options.byteLevel ? undefined : fallbackBytes.get(token)
+    const symbols = options.byteLevel ? fromSymbols(token) : undefined
+    bytes[id] = byte === undefined ? (symbols ?? Buffer.from(token, "utf8")) : Uint8Array.of(byte)
+    kinds[id] =
+      byte !== undefined ? Kind.byte : options.byteLevel && symbols === undefined ? Kind.foreign : Kind.ordinary
   }
-  for (const { content, id } of options.added) bytes[id] = Buffer.from(content, "utf8")
-  return bytes
+  for (const { content, id } of options.added) {
+    bytes[id] = Buffer.from(content, "utf8")
+    kinds[id] = Kind.added
+  }
+  return { kinds, spelled: ByteTable.make(bytes) }
 }

@@ -3,29 +3,41 @@
  * none can. The two procedures give the same ids; the first is quadratic and fastest on words, the second is
  * O(n log n) and carries long runs (base64, a line of dashes).
  */
-import type { MergeTable } from "./MergeTable.ts"
+import { type MergeTable, rankOf, resultOf } from "./MergeTable.ts"
 
 const never = 0x7fffffff
 
+let rankBuffer = new Int32Array(64)
+
+const rankAt = (ids: Int32Array, at: number, length: number, table: MergeTable): number => {
+  if (at + 1 >= length) return never
+  const rank = rankOf(table, ids[at]!, ids[at + 1]!)
+  return rank < 0 ? never : rank
+}
+
 /** Merges the first `length` entries of `ids` in place by scanning, and returns how many remain. @category merging */
 export const mergeByScan = (ids: Int32Array, length: number, table: MergeTable): number => {
-  const rankAt = (at: number): number => {
-    if (at < 0 || at + 1 >= length) return never
-    const rank = table.rankOf(ids[at]!, ids[at + 1]!)
-    return rank < 0 ? never : rank
-  }
-  const ranks = new Int32Array(length)
-  for (let at = 0; at < length; at++) ranks[at] = rankAt(at)
+  if (rankBuffer.length < length) rankBuffer = new Int32Array(length)
+  const ranks = rankBuffer
+  for (let at = 0; at < length; at++) ranks[at] = rankAt(ids, at, length, table)
   for (;;) {
     let best = 0
-    for (let at = 1; at < length; at++) if (ranks[at]! < ranks[best]!) best = at
-    if (length === 0 || ranks[best] === never) return length
-    ids[best] = table.resultOf(ranks[best]!)
-    ids.copyWithin(best + 1, best + 2, length)
-    ranks.copyWithin(best + 1, best + 2, length)
+    let lowest = never
+    for (let at = 0; at < length; at++) {
+      if (ranks[at]! < lowest) {
+        lowest = ranks[at]!
+        best = at
+      }
+    }
+    if (lowest === never) return length
+    ids[best] = resultOf(table, ids[best]!, ids[best + 1]!)
     length--
-    ranks[best] = rankAt(best)
-    if (best > 0) ranks[best - 1] = rankAt(best - 1)
+    for (let at = best + 1; at < length; at++) {
+      ids[at] = ids[at + 1]!
+      ranks[at] = ranks[at + 1]!
+    }
+    ranks[best] = rankAt(ids, best, length, table)
+    if (best > 0) ranks[best - 1] = rankAt(ids, best - 1, length, table)
   }
 }
 
@@ -70,12 +82,12 @@ export const mergeByHeap = (ids: Int32Array, length: number, table: MergeTable):
   const previous = new Int32Array(length)
   const gone = new Uint8Array(length)
   const heap = makeHeap()
-  const rankAt = (at: number): number => {
+  const rankAfter = (at: number): number => {
     const right = next[at]!
-    return right < length ? table.rankOf(ids[at]!, ids[right]!) : -1
+    return right < length ? rankOf(table, ids[at]!, ids[right]!) : -1
   }
   const consider = (at: number) => {
-    const rank = rankAt(at)
+    const rank = rankAfter(at)
     if (rank >= 0) heap.push(rank * positions + at)
   }
   for (let at = 0; at < length; at++) {
@@ -87,10 +99,10 @@ export const mergeByHeap = (ids: Int32Array, length: number, table: MergeTable):
     const at = key % positions
     const rank = (key - at) / positions
     // an entry is stale when one of its two tokens has merged since
-    if (gone[at] === 1 || rankAt(at) !== rank) continue
+    if (gone[at] === 1 || rankAfter(at) !== rank) continue
     const right = next[at]!
     const after = next[right]!
-    ids[at] = table.resultOf(rank)
+    ids[at] = resultOf(table, ids[at]!, ids[right]!)
     gone[right] = 1
     next[at] = after
     if (after < length) previous[after] = at
