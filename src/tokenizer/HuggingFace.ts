@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import { Tokenizer, TokenizerError, type TokenizerService } from "../Tokenizer.ts"
+import * as Cache from "./Cache.ts"
 import type { Compiled } from "./Compiled.ts"
 import * as Json from "./Json.ts"
 import { makeTokenizer } from "./makeTokenizer.ts"
@@ -74,22 +75,26 @@ export const fromJson = (json: unknown, file = "tokenizer.json"): Either.Either<
   Either.flatMap(compile(json, file), (compiled) => makeTokenizer(compiled, file))
 
 /**
- * Reads `tokenizer.json` of a model directory.
+ * Reads `tokenizer.json` of a model directory. What was read from a large one is kept for the next start: in
+ * `PRIMERL_CACHE`, or `primerl` in `XDG_CACHE_HOME` or `~/.cache`; nowhere when `PRIMERL_CACHE` is empty.
  *
  * @category constructors
  */
 export const fromDirectory = (directory: string): Effect.Effect<TokenizerService, TokenizerError> =>
   Effect.gen(function* () {
     const file = join(directory, "tokenizer.json")
-    const text = yield* Effect.tryPromise({
-      try: () => readFile(file, "utf8"),
+    const content = yield* Effect.tryPromise({
+      try: () => readFile(file),
       catch: (cause) => new TokenizerError({ file, where: "", reason: `cannot be read: ${String(cause)}` })
     })
-    const json = yield* Effect.try({
-      try: (): unknown => JSON.parse(text),
-      catch: (cause) => new TokenizerError({ file, where: "", reason: `is not JSON: ${String(cause)}` })
-    })
-    return yield* fromJson(json, file)
+    const compiled = yield* Cache.through(
+      content,
+      Effect.try({
+        try: (): unknown => JSON.parse(content.toString("utf8")),
+        catch: (cause) => new TokenizerError({ file, where: "", reason: `is not JSON: ${String(cause)}` })
+      }).pipe(Effect.flatMap((json) => compile(json, file)))
+    )
+    return yield* makeTokenizer(compiled, file)
   })
 
 /** The tokenizer in a Hugging Face directory. Fails with `TokenizerError`. @category layers */
