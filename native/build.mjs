@@ -1,6 +1,7 @@
 // Builds the native addon with nothing but a C++ compiler and two header packages from npm.
 //   node native/build.mjs         native/src/**/*.cc                    -> native/build/primerl.node
 //   node native/build.mjs test    native/test/*.cc + core (without Node) -> programs, run one after another
+//   node native/build.mjs bench   native/bench/*.cc + core               -> programs, for bench/*.ts to run
 // An object is compiled again when its source, a header it included, or the command line has changed.
 import { execFileSync, spawn } from "node:child_process"
 import { createHash } from "node:crypto"
@@ -156,30 +157,40 @@ const addon = async () => {
   )
 }
 
-const test = async () => {
-  const only = process.argv.slice(3)
+/** One program for each source in native/`directory` whose name holds one of `only`, of itself and the core. */
+const programs = async (directory, only) => {
   const core = await compile(
     all.filter((file) => !isBinding(file)),
     () => []
   )
-  const programs = sources(join(native, "test")).filter(
+  const files = sources(join(native, directory)).filter(
     (file) => only.length === 0 || only.some((name) => basename(file).includes(name))
   )
-  if (programs.length === 0) fail(only.length === 0 ? "native/test holds no tests" : `no test matches ${only.join(", ")}`)
-  const objects = await compile(programs, () => [])
-  mkdirSync(join(build, "test"), { recursive: true })
-  const failed = []
-  for (const [i, file] of programs.entries()) {
-    const program = join(build, "test", basename(file, ".cc"))
+  if (files.length === 0) fail(`nothing in native/${directory} matches ${only.join(", ")}`)
+  const objects = await compile(files, () => [])
+  mkdirSync(join(build, directory), { recursive: true })
+  const made = []
+  for (const [i, file] of files.entries()) {
+    const program = join(build, directory, basename(file, ".cc"))
     await link(program, [objects[i], ...core], ["-pthread"])
+    made.push({ file, program })
+  }
+  return made
+}
+
+const test = async () => {
+  const made = await programs("test", process.argv.slice(3))
+  const failed = []
+  for (const { file, program } of made) {
     const { ok, output } = await run(program, [join(native, "test")])
     process.stdout.write(output)
     process.stdout.write(`${ok ? "ok  " : "FAIL"} ${relative(root, file)}\n`)
     if (!ok) failed.push(relative(root, file))
   }
-  if (failed.length > 0) fail(`${failed.length} of ${programs.length} tests failed: ${failed.join(", ")}`)
+  if (failed.length > 0) fail(`${failed.length} of ${made.length} tests failed: ${failed.join(", ")}`)
 }
 
 if (process.argv[2] === "test") await test()
+else if (process.argv[2] === "bench") await programs("bench", process.argv.slice(3))
 else if (process.argv[2] === undefined) await addon()
-else fail(`unknown argument "${process.argv[2]}"; there is only "test"`)
+else fail(`unknown argument "${process.argv[2]}"; there are "test" and "bench"`)

@@ -59,6 +59,8 @@ struct Decoder::State {
   RopeTable<float> rope;
   const Kernels<float>& kernel;
   bool loaded = false;
+  /** that the weights were packed for */
+  Precision precision = Precision::float32, headPrecision = Precision::float32;
   Vector embeddings, finalNorm;
   std::vector<DecoderLayer> layers;
   Projection headProjection;
@@ -71,8 +73,11 @@ struct Decoder::State {
 
   int64_t count() const { return starts.back(); }
 
-  /** Packed weights and caches are arranged for one instruction set. */
-  void checkIsa(const Compute& compute) const {
+  /** Packed weights and caches are arranged for one instruction set and one precision. */
+  void checkArrangement(const Compute& compute) const {
+    if (loaded && (compute.precision != precision || compute.headPrecision != headPrecision)) {
+      throw Error("ERR_STATE", "The decoder's weights were loaded for another precision. Load them again.");
+    }
     if (compute.isa == isa) return;
     throw Error("ERR_STATE", std::string("The decoder was made for ") + isaName(isa) + ", but is asked to run " +
                                  isaName(compute.isa) + ". Make one for each instruction set.");
@@ -207,11 +212,13 @@ void Decoder::load(const Compute& compute, const float* weights) {
   const ModelConfig& config = state.config;
   const int64_t hidden = config.hiddenSize, inner = config.intermediateSize;
   const auto vector = [&](int64_t at, int64_t size) { return Vector(weights + at, weights + at + size); };
-  state.checkIsa(compute);
   state.loaded = false;
+  state.checkArrangement(compute);
+  state.precision = compute.precision;
+  state.headPrecision = compute.headPrecision;
   state.embeddings = vector(state.layout.embedding(), config.vocabSize * hidden);
   state.finalNorm = vector(state.layout.finalNorm(), hidden);
-  state.headProjection.load(compute, weights, state.layout.head(), absent, hidden, config.vocabSize);
+  state.headProjection.load(compute.forHead(), weights, state.layout.head(), absent, hidden, config.vocabSize);
   for (int64_t index = 0; index < config.layers; index++) {
     compute.check();
     const LayerOffsets& at = state.layout.layer(index);
@@ -238,7 +245,7 @@ void Decoder::extend(const Compute& compute, const std::vector<DecodeInput>& inp
   const ModelConfig& config = state.config;
   const int64_t hidden = config.hiddenSize, number = static_cast<int64_t>(inputs.size());
   if (number == 0) return;
-  state.checkIsa(compute);
+  state.checkArrangement(compute);
   state.begin(inputs);
   embedding(compute, state.count(), hidden, state.ids.data(), state.embeddings.data(),
             state.x.need(state.count() * hidden));
@@ -254,7 +261,7 @@ void Decoder::extend(const Compute& compute, const std::vector<DecodeInput>& inp
   }
   float* final = last + number * hidden;
   state.norm(compute, number, hidden, last, state.finalNorm, final);
-  state.headProjection.apply(compute, number, final, logits);
+  state.headProjection.apply(compute.forHead(), number, final, logits);
   for (const DecodeInput& input : inputs) input.cache->state_->length += input.count;
 }
 

@@ -27,6 +27,8 @@ Engine::Engine(const ModelConfig& config, const Options& options)
     : network_(config, options.trainable),
       pool_(options.threads),
       isa_(options.isa),
+      precision_(options.precision),
+      headPrecision_(options.headPrecision),
       batch_(config),
       closed_(options.closed),
       thread_([this] { loop(); }) {}
@@ -93,7 +95,7 @@ std::exception_ptr Engine::failure() { return closing() ? disposed() : std::curr
 void Engine::runJob(Job& job) {
   std::exception_ptr failed;
   try {
-    const Compute compute{pool_, isa_, job.ticket.get()};
+    const Compute compute = this->compute(job.ticket.get());
     compute.check();
     job.work({network_, compute});
   } catch (...) {
@@ -109,7 +111,7 @@ void Engine::startGeneration(Job& job) {
     if (decoderVersion_ != network_.version()) {
       // Running generations hold the decoder that they began with.
       decoder_ = std::make_shared<Decoder>(config(), isa_);
-      decoder_->load({pool_, isa_, &stop_}, network_.weights());
+      decoder_->load(compute(&stop_), network_.weights());
       decoderVersion_ = network_.version();
     }
     batch_.add(std::move(*job.request), decoder_, decoderVersion_, job.ticket, std::move(job.generated));
@@ -146,7 +148,7 @@ void Engine::loop() {
     }
     if (batch_.empty()) continue;
     try {
-      batch_.step({pool_, isa_, &stop_});
+      batch_.step(compute(&stop_));
     } catch (...) {
       batch_.fail(failure());
     }

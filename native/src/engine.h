@@ -21,6 +21,8 @@ class Engine {
     int threads = 1;
     bool trainable = false;
     Isa isa = Isa::scalar;
+    Precision precision = Precision::float32;
+    Precision headPrecision = Precision::float32;
     /** called on the engine's thread as its last act after `close` */
     std::function<void()> closed = nullptr;
   };
@@ -71,13 +73,15 @@ class Engine {
   Ticket enqueue(Job job);
   /** Of the exception being handled; after `close`, whatever it was, that the engine was disposed. */
   std::exception_ptr failure();
+  Compute compute(const Cancel* cancel) { return {pool_, isa_, cancel, precision_, headPrecision_}; }
   void loop();
   void runJob(Job& job);
   void startGeneration(Job& job);
 
   Network network_;
   Pool pool_;
-  Isa isa_;
+  const Isa isa_;
+  const Precision precision_, headPrecision_;
   GenerationBatch batch_;
   std::shared_ptr<Decoder> decoder_;
   uint64_t decoderVersion_ = 0;

@@ -57,8 +57,8 @@ struct Model<T>::State {
 
   void runHead(const Compute& compute, const T* weights, Workspace<T>& work, const std::vector<Target>& list,
                const std::function<double(int64_t, HeadResult)>& use, T* dHidden, T* gradients) {
-    head<T>(compute, {config.hiddenSize, config.vocabSize}, list, work.hidden.data(), weights + layout.head(), use,
-            dHidden, gradients == nullptr ? nullptr : gradients + layout.head());
+    head<T>(compute.forHead(), {config.hiddenSize, config.vocabSize}, list, work.hidden.data(), weights + layout.head(), use,
+            dHidden, gradients == nullptr ? nullptr : gradients + layout.head(), work.head);
   }
 
   void scores(const Compute& compute, const T* weights, Workspace<T>& work, const uint8_t* flags, T* logprobs,

@@ -227,7 +227,7 @@ AdamWReport Network::optimizerStep(const Compute& compute, const AdamW& options)
   int64_t steps = steps_.load();
   Weights& weights = mutableWeights();
   // From here on nothing may stop it midway: a step is taken whole or not at all.
-  const Compute uninterrupted{compute.pool, compute.isa, nullptr};
+  const Compute uninterrupted{compute.pool, compute.isa};
   const AdamWReport report = adamwStep(uninterrupted, options, layout().total(), weights.data(), gradients().data(),
                                        first_.data(), second_.data(), steps);
   steps_.store(steps);

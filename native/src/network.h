@@ -13,11 +13,12 @@
 #include "primerl/compute.h"
 #include "primerl/layout.h"
 #include "primerl/loss.h"
+#include "primerl/memory.h"
 #include "primerl/model.h"
 
 namespace primerl {
 
-using Weights = std::vector<float>;
+using Weights = std::vector<float, LargeAllocator<float>>;
 using Snapshot = std::shared_ptr<const Weights>;
 
 enum class DType { f32, f16, bf16 };

@@ -7,6 +7,7 @@
 #include "primerl/buffer.h"
 #include "primerl/batch.h"
 #include "primerl/config.h"
+#include "primerl/ops.h"
 
 namespace primerl {
 
@@ -39,6 +40,7 @@ struct Workspace {
   std::vector<Buffer<T>> inputs;
   std::vector<LayerActivations<T>> layers;
   Buffer<T> normed, activated, hidden, hiddenRstd;
+  HeadScratch<T> head;
   // gradients
   Buffer<T> stream, dHidden, dNormed, dActivated, dAttended, dq, dk, dv;
 

@@ -97,7 +97,8 @@ class Random {
 /** Instruction sets that this machine runs. */
 inline std::vector<primerl::Isa> isas() {
   std::vector<primerl::Isa> list;
-  for (const primerl::Isa isa : {primerl::Isa::scalar, primerl::Isa::avx2, primerl::Isa::avx512}) {
+  for (const primerl::Isa isa : {primerl::Isa::scalar, primerl::Isa::avx2, primerl::Isa::avx512, primerl::Isa::avx512bf16,
+                                 primerl::Isa::amx}) {
     if (primerl::supportsIsa(isa)) list.push_back(isa);
   }
   return list;

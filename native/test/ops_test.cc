@@ -201,6 +201,7 @@ void embeddingSlopes() {
 void headSlopes(int64_t vocab, int64_t targetCount) {
   check::Random random(7);
   const HeadShape shape{11, vocab};
+  HeadScratch<double> scratch;
   const int64_t rowCount = 40;
   Vec hidden = random.normals<double>(size_t(rowCount * 11)), w = random.normals<double>(size_t(vocab * 11));
   std::vector<Target> targets;
@@ -217,10 +218,10 @@ void headSlopes(int64_t vocab, int64_t targetCount) {
   };
   const auto forward = [&] {
     value = 0;
-    head<double>(compute, shape, targets, hidden.data(), w.data(), use, nullptr, nullptr);
+    head<double>(compute, shape, targets, hidden.data(), w.data(), use, nullptr, nullptr, scratch);
     return value;
   };
-  head<double>(compute, shape, targets, hidden.data(), w.data(), use, dHidden.data(), dw.data());
+  head<double>(compute, shape, targets, hidden.data(), w.data(), use, dHidden.data(), dw.data(), scratch);
   slopes("head", forward, {{"hidden", &hidden, &dHidden}, {"w", &w, &dw}});
   forward();
   double worst = 0;
@@ -242,9 +243,10 @@ void headSlopes(int64_t vocab, int64_t targetCount) {
 /** TOK-01: the temperature divides logits before the softmax, not the log-probability after it. */
 void temperatureComesFirst() {
   const Vec hidden{1}, w{2, 1, 0};
+  HeadScratch<double> scratch;
   double logprob = 0;
   head<double>(compute, {1, 3}, {{0, 0, 0.5f, 0}}, hidden.data(), w.data(),
-               [&](int64_t, HeadResult result) { return logprob = result.logprob; }, nullptr, nullptr);
+               [&](int64_t, HeadResult result) { return logprob = result.logprob; }, nullptr, nullptr, scratch);
   check::below(std::abs(logprob + 0.1429316), 1e-6, "TOK-01 temperature");
 }
 

@@ -22,7 +22,11 @@ export interface Options {
   /** keeps gradients and optimiser moments; `forward`, `backward` and `optimizerStep` need it */
   readonly trainable: boolean
   /** the best that the processor has, unless named */
-  readonly isa?: "scalar" | "avx2" | "avx512" | undefined
+  readonly isa?: Native.Isa | undefined
+  /** what matrix products round their operands to; "float32" unless named */
+  readonly dtype?: Native.Precision | undefined
+  /** the same for the output projection alone, where trainer and sampler must agree most; `dtype` unless named */
+  readonly headDtype?: Native.Precision | undefined
   /** starts from random weights instead of reading them: normal(0, std) for matrices */
   readonly randomInit?: { readonly seed: number; readonly std: number } | undefined
 }
@@ -230,9 +234,9 @@ export const open = (
   Effect.gen(function* () {
     const { config, text } = yield* ModelConfig.read(directory)
     const addon = yield* Addon.load
-    const { isa, randomInit, threads, trainable } = options
+    const { dtype, headDtype, isa, randomInit, threads, trainable } = options
     const native = yield* Effect.acquireRelease(
-      now("createEngine", () => addon.createEngine(config, { threads, trainable, isa })),
+      now("createEngine", () => addon.createEngine(config, { threads, trainable, isa, dtype, headDtype })),
       (engine) => Effect.sync(() => engine.dispose())
     )
     const tensors = native.tensors()

@@ -128,6 +128,24 @@ export interface GenerateResult {
  */
 export type OnTokens = (tokenIds: Int32Array, logprobs: Float32Array) => void
 
+/**
+ * Instruction sets in rising order. The last two have instructions that multiply bfloat16, and are otherwise avx512.
+ *
+ * @category model
+ */
+export const isas = ["scalar", "avx2", "avx512", "avx512bf16", "amx"] as const
+
+/** @category model */
+export type Isa = (typeof isas)[number]
+
+/**
+ * What matrix products round their operands to; weights, gradients, moments, norms, softmax, losses and all sums stay
+ * float32. "bfloat16x3" makes a product of three of bfloat16, with an error near that of float32.
+ *
+ * @category model
+ */
+export type Precision = "float32" | "bfloat16" | "bfloat16x3"
+
 /** @category model */
 export type DType = "F32" | "F16" | "BF16"
 
@@ -179,7 +197,7 @@ export interface NativeEngine {
 /** @category model */
 export interface NativeAddon {
   readonly cpu: () => {
-    readonly isa: "scalar" | "avx2" | "avx512"
+    readonly isa: Isa
     readonly amx: boolean
     readonly cores: number
   }
@@ -189,7 +207,11 @@ export interface NativeAddon {
       readonly threads: number
       /** keeps gradients and optimiser moments */
       readonly trainable: boolean
-      readonly isa?: "scalar" | "avx2" | "avx512" | undefined
+      readonly isa?: Isa | undefined
+      /** of matrix products; default "float32" */
+      readonly dtype?: Precision | undefined
+      /** of the output projection's products; default `dtype` */
+      readonly headDtype?: Precision | undefined
     }
   ) => NativeEngine
   /** The loss kernels alone, for tests and conformance: gradients by the trainer's log-probabilities. */

@@ -19,14 +19,14 @@ const list = (directory: string) =>
  *
  * @category checks
  */
-export const run = (folder: string, options: { readonly isa?: Options["isa"] } = {}) =>
+export const run = (folder: string, options: Pick<Options, "isa" | "dtype"> = {}) =>
   Effect.gen(function* () {
     const names = yield* list(folder)
     const checks: Array<Check> = []
     if (names.includes("loss.json")) checks.push(...(yield* Losses.check(folder)))
     if (names.includes("packing.json")) checks.push(...(yield* Packing.check(folder)))
     const models = names.includes("models") ? yield* list(`${folder}/models`) : []
-    for (const name of models) checks.push(...(yield* Models.check(folder, name, options.isa)))
+    for (const name of models) checks.push(...(yield* Models.check(folder, name, options)))
     if (checks.length === 0) {
       return yield* new CaseError({
         file: folder,

@@ -1,10 +1,11 @@
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { expect, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { isas } from "../../src/Trainer/Native.ts"
 import { tinyEngine } from "./models.ts"
 
 layer(NodeFileSystem.layer)("sequences of one and two tokens", (it) => {
-  it.scoped.each(["scalar", "avx2", "avx512"] as const)(
+  it.scoped.each(isas)(
     "%s: a query with one key pulls on no query and no key, exactly: AdamW would turn rounding into whole steps",
     (isa) =>
       Effect.gen(function* () {

@@ -7,6 +7,7 @@ import { passes, Tally } from "../../src/conformance/Check.ts"
 import * as Conformance from "../../src/conformance/Conformance.ts"
 import * as Models from "../../src/conformance/Models.ts"
 import * as Addon from "../../src/Trainer/Addon.ts"
+import { isas } from "../../src/Trainer/Native.ts"
 
 const cases = fileURLToPath(new URL("../data/cases", import.meta.url))
 
@@ -31,13 +32,16 @@ layer(NodeFileSystem.layer)("conformance", (it) => {
     })
   )
 
-  it.effect("so are the models on every instruction set that this processor has", () =>
+  it.effect("so are the models on every instruction set that this processor has, in every precision", () =>
     Effect.gen(function* () {
       const { isa } = (yield* Addon.load).cpu()
-      const all = ["scalar", "avx2", "avx512"] as const
-      for (const one of all.slice(0, all.indexOf(isa) + 1)) {
-        for (const name of ["qwen3-tied", "qwen2-untied", "llama-rope-scaled"]) {
-          expect((yield* Models.check(cases, name, one)).filter((check) => !passes(check))).toEqual([])
+      for (const one of isas.slice(0, isas.indexOf(isa) + 1)) {
+        for (const dtype of ["float32", "bfloat16", "bfloat16x3"] as const) {
+          for (const name of ["qwen3-tied", "qwen2-untied", "llama-rope-scaled"]) {
+            expect((yield* Models.check(cases, name, { isa: one, dtype })).filter((check) => !passes(check))).toEqual(
+              []
+            )
+          }
         }
       }
     })

@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <new>
+
+#include "primerl/memory.h"
 
 namespace primerl {
 
@@ -33,7 +34,7 @@ class Buffer {
   T* need(int64_t count) {
     if (count > size_) {
       release();
-      data_ = static_cast<T*>(::operator new(static_cast<size_t>(count) * sizeof(T), alignment));
+      data_ = static_cast<T*>(primerl::allocate(static_cast<size_t>(count) * sizeof(T)));
       size_ = count;
     }
     return data_;
@@ -44,13 +45,12 @@ class Buffer {
   int64_t size() const { return size_; }
 
   void release() {
-    if (data_ != nullptr) ::operator delete(data_, alignment);
+    primerl::release(data_, static_cast<size_t>(size_) * sizeof(T));
     data_ = nullptr;
     size_ = 0;
   }
 
  private:
-  static constexpr std::align_val_t alignment{64};
   T* data_ = nullptr;
   int64_t size_ = 0;
 };

@@ -29,20 +29,21 @@ View<T> transposed(const T* data, int64_t width) {
   return {data, 1, width};
 }
 
-/** A right operand [K, N] rearranged once for many products. Valid for the instruction set it was packed for. */
+/** A right operand [K, N] rearranged once for many products. Valid for the instruction set and precision it was packed
+ * for. */
 template <class T>
 class PackedMatrix {
  public:
   void pack(const Compute& compute, int64_t K, int64_t N, View<T> b);
   int64_t depth() const { return depth_; }
   int64_t columns() const { return columns_; }
-  int64_t bytes() const { return data_.size() * static_cast<int64_t>(sizeof(T)); }
-  const T* data() const { return data_.data(); }
+  int64_t bytes() const { return data_.size(); }
+  const char* data() const { return data_.data(); }
 
  private:
   int64_t depth_ = 0;
   int64_t columns_ = 0;
-  Buffer<T> data_;
+  Buffer<char> data_;
 };
 
 /** C[M, N] = A[M, K] · B[K, N], or += when `accumulate`; rows of C are `ldc` elements apart. */

@@ -9,6 +9,7 @@
 #include "primerl/batch.h"
 #include "primerl/compute.h"
 #include "primerl/config.h"
+#include "primerl/gemm.h"
 
 namespace primerl {
 
@@ -112,6 +113,13 @@ struct HeadShape {
   int64_t vocab;
 };
 
+/** Memory of the head, kept from one call to the next. */
+template <class T>
+struct HeadScratch {
+  Buffer<T> hidden, logits, partials;
+  PackedMatrix<T> packed;
+};
+
 /**
  * For each target in order: log-softmax(hidden[row] · wᵀ / temperature)[id] and the entropy of that distribution, given
  * to `use` as (index of the target, result), which returns d loss / d logprob. With `dHidden`, that gradient goes to
@@ -119,6 +127,7 @@ struct HeadShape {
  */
 template <class T>
 void head(const Compute& compute, const HeadShape& shape, const std::vector<Target>& targets, const T* hidden,
-          const T* w, const std::function<double(int64_t, HeadResult)>& use, T* dHidden, T* dw);
+          const T* w, const std::function<double(int64_t, HeadResult)>& use, T* dHidden, T* dw,
+          HeadScratch<T>& scratch);
 
 }  // namespace primerl

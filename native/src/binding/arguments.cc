@@ -240,6 +240,14 @@ GenerateRequest requestOf(const Napi::Value& value) {
   return request;
 }
 
+Precision precisionOf(const Napi::Value& value, const std::string& name) {
+  const std::string precision = stringOf(value, name);
+  if (precision == "float32") return Precision::float32;
+  if (precision == "bfloat16") return Precision::bfloat16;
+  if (precision == "bfloat16x3") return Precision::bfloat16x3;
+  throwRangeError(value.Env(), name + " \"" + precision + "\" is unknown; there are float32, bfloat16 and bfloat16x3");
+}
+
 DType dtypeOf(const Napi::Value& value, const std::string& name) {
   const std::string dtype = stringOf(value, name);
   if (dtype == "F32") return DType::f32;

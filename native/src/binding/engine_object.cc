@@ -95,6 +95,9 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
     options.trainable = booleanOf(from.Get("trainable"), "options.trainable");
     const Napi::Value isa = from.Get("isa");
     options.isa = isa.IsUndefined() ? detectIsa() : parseIsa(stringOf(isa, "options.isa").c_str());
+    const Napi::Value dtype = from.Get("dtype"), headDtype = from.Get("headDtype");
+    if (!dtype.IsUndefined()) options.precision = precisionOf(dtype, "options.dtype");
+    options.headPrecision = headDtype.IsUndefined() ? options.precision : precisionOf(headDtype, "options.headDtype");
     engine_ = Environment::of(env).createEngine(config, options);
   } catch (const Napi::Error&) {
     throw;

@@ -8,15 +8,16 @@
 namespace primerl {
 
 /**
- * Of z / temperature: log-probability = (z - top) / temperature - logTotal, where `top` is the largest z. Differences to
- * the largest lose no digits, the logarithm of the whole sum would.
+ * Sums over some logits z of e = exp((z - top) / temperature), where `top` is the largest z. Differences to the largest
+ * lose no digits, the logarithm of the whole sum would.
  */
 template <class T>
-struct LogitStats {
+struct LogitSums {
   T top;
-  double logTotal;
-  /** of the softmax, in nats */
-  double entropy;
+  /** of e */
+  double total;
+  /** of e * (z - top) / temperature */
+  double moment;
 };
 
 /** Numbers of one AdamW step that are the same for every parameter. */
@@ -74,7 +75,7 @@ struct Kernels {
   /** ds = p * (ds - pull) */
   void (*scoreGradient)(int64_t n, T* ds, const T* p, T pull);
 
-  LogitStats<T> (*logitStats)(int64_t n, const T* logits, T inverseTemperature);
+  LogitSums<T> (*logitSums)(int64_t n, const T* logits, T inverseTemperature);
 
   /** z = -scale * exp((z - top) * inverseTemperature - logTotal) */
   void (*logitGradient)(int64_t n, T* z, T inverseTemperature, T top, T logTotal, T scale);

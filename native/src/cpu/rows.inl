@@ -150,12 +150,12 @@ static void scoreGradient(int64_t n, T* ds, const T* p, T pull) {
 }
 
 template <class T>
-static LogitStats<T> logitStats(int64_t n, const T* logits, T inverseTemperature) {
+static LogitSums<T> logitSums(int64_t n, const T* logits, T inverseTemperature) {
   constexpr int lanes = Lanes<T>::count;
   const T top = maximum(n, logits);
   // float sums are short: each block of vectors goes into a double
   constexpr int64_t block = 256 * lanes;
-  double total = 0, weighted = 0;
+  double total = 0, moments = 0;
   for (int64_t start = 0; start < n; start += block) {
     const int64_t end = n - start < block ? n : start + block;
     V<T> sum = {}, moment = {};
@@ -170,13 +170,12 @@ static LogitStats<T> logitStats(int64_t n, const T* logits, T inverseTemperature
       const T z = (logits[i] - top) * inverseTemperature;
       const T e = exponential(splat(z))[0];
       total += double(e);
-      weighted += double(e * z);
+      moments += double(e * z);
     }
     total += double(horizontalSum<T>(sum));
-    weighted += double(horizontalSum<T>(moment));
+    moments += double(horizontalSum<T>(moment));
   }
-  const double logTotal = __builtin_log(total);
-  return {top, logTotal, logTotal - weighted / total};
+  return {top, total, moments};
 }
 
 template <class T>
@@ -245,7 +244,7 @@ static Kernels<T> makeKernels() {
           swigluBackward<T>,
           softmax<T>,
           scoreGradient<T>,
-          logitStats<T>,
+          logitSums<T>,
           logitGradient<T>,
           add<T>,
           addScaledProduct<T>,

@@ -1,6 +1,6 @@
 // Vectors of the width of one instruction set. Included inside a namespace of its own per instruction set, with
-// PRIMERL_VECTOR_BYTES set; everything is local to the including file, so that no code of a wide instruction set is
-// ever shared with a narrow one.
+// PRIMERL_VECTOR_BYTES set, and PRIMERL_MULTIPLY_ADD where `multiplyAdd` is the including file's own. Everything is local
+// to the including file, so that no code of a wide instruction set is ever shared with a narrow one.
 
 template <class T>
 struct Lanes;
@@ -18,6 +18,7 @@ struct Lanes<double> {
   static constexpr int count = PRIMERL_VECTOR_BYTES / 8;
   typedef double V __attribute__((vector_size(PRIMERL_VECTOR_BYTES)));
   typedef double Unaligned __attribute__((vector_size(PRIMERL_VECTOR_BYTES), aligned(8), may_alias));
+  typedef int64_t Bits __attribute__((vector_size(PRIMERL_VECTOR_BYTES)));
 };
 
 template <class T>
@@ -111,3 +112,10 @@ static inline V<double> squareRoot(V<double> x) {
   for (int i = 0; i < Lanes<double>::count; i++) x[i] = __builtin_sqrt(x[i]);
   return x;
 }
+
+#ifndef PRIMERL_MULTIPLY_ADD
+template <class V>
+static inline V multiplyAdd(V sum, V left, V right) {
+  return sum + left * right;
+}
+#endif
