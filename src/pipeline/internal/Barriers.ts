@@ -37,20 +37,21 @@ export const stage =
             ? Exit.succeed([])
             : // a hook that took one out would lose it
               scoreGroup(Object.freeze(entry.members), entry.opened!)
-        const named = (entry: Ledger.Entry) => Effect.annotateLogs("dependentSet", `${rule.name} ${entry.key}`)
         const settle = (entry: Ledger.Entry, credits: Effect.Effect<ReadonlyArray<Credit>, SE>) =>
           Effect.exit(credits).pipe(
             Effect.map((exit) => ledger.settle(entry, exit)),
             Effect.withSpan("DependentSet.score", {
               attributes: { rule: rule.name, set: entry.key },
               captureStackTrace: false
-            })
+            }),
+            Effect.annotateLogs("dependentSet", `${rule.name} ${entry.key}`)
           )
         const life = (entry: Ledger.Entry) =>
-          Effect.zipRight(
-            opening(entry),
-            Effect.suspend(() => settle(entry, score(entry)))
-          )
+          Effect.flatMap(opening(entry), () => {
+            const credits = score(entry)
+            const known = settled(credits)
+            return known === undefined ? settle(entry, credits) : Effect.succeed(ledger.settle(entry, known))
+          })
 
         const onFibers = (count: number) => {
           if (watch === undefined) return
@@ -77,10 +78,10 @@ export const stage =
             }
             const credits = score(entry)
             const known = settled(credits)
-            if (known === undefined) later.push(named(entry)(settle(entry, credits)))
+            if (known === undefined) later.push(settle(entry, credits))
             else final.push(...ledger.settle(entry, known))
           }
-          for (const entry of waiting) later.push(named(entry)(life(entry)))
+          for (const entry of waiting) later.push(life(entry))
           return { now: final, later }
         }
         return Fibers.drive(step, { buffer, onEnd: ledger.close, onFibers })(self)
