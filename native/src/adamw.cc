@@ -25,7 +25,6 @@ double sumOfSquares(int64_t n, const T* x) {
   return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
 }
 
-/** Whether the kernel's numbers are finite in its own type: a learning rate of 1e300 is none in float. */
 template <class T>
 bool isFiniteIn(const AdamWStep& step) {
   for (const double value : {step.clip, step.eps, step.stepSize, step.secondCorrection, step.decay}) {
@@ -52,24 +51,28 @@ double globalNorm(const Compute& compute, const T* values, int64_t count) {
 }
 
 template <class T>
-AdamWReport adamwStep(const Compute& compute, const AdamW& options, int64_t count, T* weights, const T* gradients,
-                      T* first, T* second, int64_t& steps) {
-  compute.check();
-  AdamWReport report;
-  report.gradNorm = globalNorm(compute, gradients, count);
-  if (!std::isfinite(report.gradNorm)) return report;
-
+bool adamwNumbers(const AdamW& options, int64_t steps, double gradNorm, AdamWStep& step) {
+  if (!std::isfinite(gradNorm)) return false;
   const double t = static_cast<double>(steps + 1);
-  AdamWStep step;
-  const bool clips = options.maxGradNorm > 0 && report.gradNorm > options.maxGradNorm;
-  step.clip = clips ? options.maxGradNorm / report.gradNorm : 1.0;
+  const bool clips = options.maxGradNorm > 0 && gradNorm > options.maxGradNorm;
+  step.clip = clips ? options.maxGradNorm / gradNorm : 1.0;
   step.beta1 = options.beta1;
   step.beta2 = options.beta2;
   step.eps = options.eps;
   step.stepSize = options.learningRate / (1 - std::pow(options.beta1, t));
   step.secondCorrection = 1 / (1 - std::pow(options.beta2, t));
   step.decay = 1 - options.learningRate * options.weightDecay;
-  if (!isFiniteIn<T>(step)) return report;
+  return isFiniteIn<T>(step);
+}
+
+template <class T>
+AdamWReport adamwStep(const Compute& compute, const AdamW& options, int64_t count, T* weights, const T* gradients,
+                      T* first, T* second, int64_t& steps) {
+  compute.check();
+  AdamWReport report;
+  report.gradNorm = globalNorm(compute, gradients, count);
+  AdamWStep step;
+  if (!adamwNumbers<T>(options, steps, report.gradNorm, step)) return report;
   const Kernels<T>& kernel = kernels<T>(compute.isa);
   compute.pool.parallelFor(
       count,
@@ -82,6 +85,8 @@ AdamWReport adamwStep(const Compute& compute, const AdamW& options, int64_t coun
   return report;
 }
 
+template bool adamwNumbers<float>(const AdamW&, int64_t, double, AdamWStep&);
+template bool adamwNumbers<double>(const AdamW&, int64_t, double, AdamWStep&);
 template double globalNorm<float>(const Compute&, const float*, int64_t);
 template double globalNorm<double>(const Compute&, const double*, int64_t);
 template AdamWReport adamwStep<float>(const Compute&, const AdamW&, int64_t, float*, const float*, float*, float*,

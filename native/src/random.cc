@@ -12,15 +12,6 @@
 namespace primerl {
 namespace {
 
-uint64_t mix(uint64_t x) {
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9ULL;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
 constexpr double kLn2 = 0.69314718055994530942;
 constexpr double kHalfPi = 1.57079632679489661923;
 
@@ -60,15 +51,6 @@ void sineCosine(double turn, double& sine, double& cosine) {
 }
 
 }  // namespace
-
-uint64_t randomBits(uint64_t seed, uint64_t stream, uint64_t counter) {
-  const uint64_t key = mix(mix(seed + kGolden) + stream * kGolden + 1);
-  return mix(key + (counter + 1) * kGolden);
-}
-
-double uniform(uint64_t seed, uint64_t stream, uint64_t counter) {
-  return static_cast<double>(randomBits(seed, stream, counter) >> 11) * 0x1.0p-53;
-}
 
 void normalPair(uint64_t seed, uint64_t stream, uint64_t pair, double out[2]) {
   const double radius = static_cast<double>((randomBits(seed, stream, 2 * pair) >> 11) + 1) * 0x1.0p-53;

@@ -24,6 +24,27 @@ struct AdamWReport {
   bool applied = false;
 };
 
+/** Numbers of one AdamW step that are the same for every parameter. */
+struct AdamWStep {
+  double clip;
+  double beta1;
+  double beta2;
+  double eps;
+  /** learning rate / (1 - beta1^t) */
+  double stepSize;
+  /** 1 / (1 - beta2^t) */
+  double secondCorrection;
+  /** 1 - learning rate * weight decay */
+  double decay;
+};
+
+/**
+ * The numbers of step `steps + 1`, as T keeps them. False when the norm or one of them is not finite in T, as a learning
+ * rate of 1e300 is not in float: then no step is to be taken.
+ */
+template <class T>
+bool adamwNumbers(const AdamW& options, int64_t steps, double gradNorm, AdamWStep& step);
+
 /** Euclidean norm, summed in double in fixed blocks. */
 template <class T>
 double globalNorm(const Compute& compute, const T* values, int64_t count);

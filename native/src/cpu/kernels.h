@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "primerl/adamw.h"
 #include "primerl/isa.h"
 
 namespace primerl {
@@ -18,20 +19,6 @@ struct LogitSums {
   double total;
   /** of e * (z - top) / temperature */
   double moment;
-};
-
-/** Numbers of one AdamW step that are the same for every parameter. */
-struct AdamWStep {
-  double clip;
-  double beta1;
-  double beta2;
-  double eps;
-  /** learning rate / (1 - beta1^t) */
-  double stepSize;
-  /** 1 / (1 - beta2^t) */
-  double secondCorrection;
-  /** 1 - learning rate * weight decay */
-  double decay;
 };
 
 template <class T>
