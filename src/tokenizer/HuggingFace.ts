@@ -53,7 +53,7 @@ const compile = (json: unknown, file: string): Either.Either<Compiled, Tokenizer
     yield* Spelling.fromJson(Json.key(root, "decoder"), byteLevel)
     const vocabulary = yield* Vocabulary.readVocabulary(model)
     const added = yield* Vocabulary.readAddedTokens(root, vocabulary)
-    const size = yield* Vocabulary.readSize(root, [...vocabulary.values(), ...added.map(({ id }) => id)])
+    const size = yield* Vocabulary.readSize(root, vocabulary, added)
     const bpe = yield* Vocabulary.readBpe(model, { byteLevel, vocabulary, added: new Set(added.map(({ id }) => id)) })
     return {
       ...bpe,

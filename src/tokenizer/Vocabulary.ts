@@ -68,13 +68,14 @@ export const readAddedTokens = (root: Node, vocabulary: Vocabulary): Result<Read
   })
 
 /** The largest id must be near the number of tokens, since everything that is sized by the vocabulary is sized by it. @category reading */
-export const readSize = (root: Node, ids: Iterable<number>): Result<number> => {
-  const distinct = new Set(ids)
+export const readSize = (root: Node, vocabulary: Vocabulary, added: ReadonlyArray<AddedToken>): Result<number> => {
+  const count = vocabulary.size + added.filter(({ content }) => !vocabulary.has(content)).length
   let size = 0
-  for (const id of distinct) size = Math.max(size, id + 1)
+  for (const id of vocabulary.values()) size = Math.max(size, id + 1)
+  for (const { id } of added) size = Math.max(size, id + 1)
   if (size === 0) return Json.fail(root, "there is no token in it")
-  return size > 2 * distinct.size + 1024
-    ? Json.fail(root, `the largest id is ${size - 1}, but there are only ${distinct.size} tokens`)
+  return size > 2 * count + 1024
+    ? Json.fail(root, `the largest id is ${size - 1}, but there are only ${count} tokens`)
     : Either.right(size)
 }
 
@@ -82,7 +83,9 @@ export const readSize = (root: Node, ids: Iterable<number>): Result<number> => {
 const sides = (merge: unknown): readonly [string, string] | undefined => {
   const parts: ReadonlyArray<unknown> = typeof merge === "string" ? merge.split(" ") : Array.isArray(merge) ? merge : []
   const [left, right] = parts
-  return parts.length === 2 && typeof left === "string" && typeof right === "string" ? [left, right] : undefined
+  return parts.length === 2 && typeof left === "string" && typeof right === "string" && left !== "" && right !== ""
+    ? [left, right]
+    : undefined
 }
 
 /** Merges as three columns of ids. */

@@ -41,10 +41,11 @@ export const mergeByScan = (ids: Int32Array, length: number, table: MergeTable):
   }
 }
 
-/** Ranks and positions in one number each, the smallest on top. */
+/** Numbers, the smallest on top. */
 const makeHeap = () => {
   const heap: Array<number> = []
   return {
+    top: (): number | undefined => heap[0],
     push: (key: number) => {
       let at = heap.push(key) - 1
       while (at > 0) {
@@ -55,10 +56,9 @@ const makeHeap = () => {
       }
       heap[at] = key
     },
-    pop: (): number | undefined => {
-      const top = heap[0]
+    pop: () => {
       const last = heap.pop()
-      if (last === undefined || heap.length === 0) return top
+      if (last === undefined || heap.length === 0) return
       let at = 0
       for (;;) {
         let child = 2 * at + 1
@@ -69,36 +69,71 @@ const makeHeap = () => {
         at = child
       }
       heap[at] = last
-      return top
     }
   }
 }
 
-const positions = 2 ** 31
+/** The places of one rank: most come in order and cost nothing to keep so, the others wait in a heap. */
+const makePlaces = () => {
+  const ordered: Array<number> = []
+  const late = makeHeap()
+  let done = 0
+  return {
+    add: (place: number) => {
+      if (ordered.length === 0 || place >= ordered[ordered.length - 1]!) ordered.push(place)
+      else late.push(place)
+    },
+    /** takes the leftmost, −1 when there is none */
+    take: (): number => {
+      const next = ordered[done]
+      const other = late.top()
+      if (other !== undefined && (next === undefined || other < next)) {
+        late.pop()
+        return other
+      }
+      if (next === undefined) return -1
+      done++
+      return next
+    }
+  }
+}
 
-/** As {@link mergeByScan}, with a linked list of tokens and a heap of the pairs that may merge. @category merging */
+/** As {@link mergeByScan}, with a linked list of tokens and, per rank, the places where it may merge. @category merging */
 export const mergeByHeap = (ids: Int32Array, length: number, table: MergeTable): number => {
   const next = new Int32Array(length)
   const previous = new Int32Array(length)
   const gone = new Uint8Array(length)
-  const heap = makeHeap()
+  const ranks = makeHeap()
+  const placesOf = new Map<number, ReturnType<typeof makePlaces>>()
   const rankAfter = (at: number): number => {
     const right = next[at]!
     return right < length ? rankOf(table, ids[at]!, ids[right]!) : -1
   }
   const consider = (at: number) => {
     const rank = rankAfter(at)
-    if (rank >= 0) heap.push(rank * positions + at)
+    if (rank < 0) return
+    let places = placesOf.get(rank)
+    if (places === undefined) {
+      places = makePlaces()
+      placesOf.set(rank, places)
+      ranks.push(rank)
+    }
+    places.add(at)
   }
   for (let at = 0; at < length; at++) {
     next[at] = at + 1
     previous[at] = at - 1
   }
   for (let at = 0; at < length; at++) consider(at)
-  for (let key = heap.pop(); key !== undefined; key = heap.pop()) {
-    const at = key % positions
-    const rank = (key - at) / positions
-    // an entry is stale when one of its two tokens has merged since
+  for (let rank = ranks.top(); rank !== undefined; rank = ranks.top()) {
+    const at = placesOf.get(rank)!.take()
+    if (at < 0) {
+      // no other rank is lower, so that this one is still on top
+      placesOf.delete(rank)
+      ranks.pop()
+      continue
+    }
+    // a place is stale when one of its two tokens has merged since
     if (gone[at] === 1 || rankAfter(at) !== rank) continue
     const right = next[at]!
     const after = next[right]!
@@ -106,8 +141,8 @@ export const mergeByHeap = (ids: Int32Array, length: number, table: MergeTable):
     gone[right] = 1
     next[at] = after
     if (after < length) previous[after] = at
-    consider(at)
     if (previous[at]! >= 0) consider(previous[at]!)
+    consider(at)
   }
   let kept = 0
   for (let at = 0; at < length; at = next[at]!) ids[kept++] = ids[at]!
