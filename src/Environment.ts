@@ -11,9 +11,10 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import * as Scope from "effect/Scope"
-import type { Harness } from "./Harness.ts"
+import * as Harness from "./Harness.ts"
 import singleTurn from "./harnesses/SingleTurn.ts"
 import type { Inference } from "./Inference.ts"
+import * as Interception from "./Interception.ts"
 import { environmentFault } from "./internal/environmentFault.ts"
 import { inWords } from "./internal/inWords.ts"
 import type { Message } from "./Message.ts"
@@ -25,6 +26,7 @@ import * as Seed from "./Seed.ts"
 import * as Session from "./Session.ts"
 import * as Taskset from "./Taskset.ts"
 import * as Trace from "./Trace.ts"
+import type { ListenError } from "./wire/ListenError.ts"
 
 /** How the policy is sampled in a rollout. @category model */
 export type Sampling = Session.Sampling
@@ -67,8 +69,11 @@ export type Options<T> = (
   | { readonly taskset: Taskset.Taskset<T>; readonly tasks?: undefined }
 ) & {
   readonly name: string
-  /** one model call when absent */
-  readonly harness?: Harness<NoInfer<T>> | undefined
+  /**
+   * How the model is driven: a harness, or an agent of yours, any code that takes a base URL and a key. One model call
+   * when absent
+   */
+  readonly harness?: Harness.Harness<NoInfer<T>> | Harness.Agent<NoInfer<T>> | undefined
   /** first messages of a task; a text is one user message. When absent: the task if it is a text, or its `prompt` */
   readonly prompt?: ((task: NoInfer<T>) => Reward.Value<Prompt>) | undefined
   /** what algorithms and judges may read of a task and the policy may not, by name: a demonstration, a reference answer */
@@ -109,6 +114,8 @@ const made = <A, E, R>(what: string, make: () => Effect.Effect<A, E, R>): Effect
       : Effect.dieMessage(`its ${what} gave ${inWords(effect)}, and no Effect`)
   })
 
+const isListenError = Predicate.isTagged("ListenError")
+
 const defaultPrompt = (task: unknown): Prompt | undefined => {
   if (typeof task === "string") return task
   if (typeof task !== "object" || task === null || !("prompt" in task)) return undefined
@@ -144,7 +151,9 @@ export const make = <T>(options: Options<T>): Environment => {
   const fault = environmentFault(options)
   if (fault !== undefined) throw new EnvironmentError({ environment: name, reason: fault })
   const taskset = options.taskset ?? Taskset.make({ name, tasks: options.tasks })
-  const harness: Harness<T> = options.harness ?? singleTurn
+  const harness: Harness.Harness<T> =
+    typeof options.harness === "function" ? Harness.fromAgent(options.harness) : (options.harness ?? singleTurn)
+  const ownServer = Effect.runSync(Interception.shared())
   const prompt = options.prompt ?? defaultPrompt
   const score = Reward.make<T>(reward, metrics)
   const first = taskset.find(taskset.keyAt("train", 0))
@@ -156,11 +165,15 @@ export const make = <T>(options: Options<T>): Environment => {
   }
 
   /** Drives the harness to its end and says why it ended. */
-  const drive = Effect.fnUntraced(function* (task: T, session: Session.Session) {
+  const drive = Effect.fnUntraced(function* (
+    task: T,
+    session: Session.Session,
+    endpoint: Effect.Effect<Interception.Endpoint, ListenError>
+  ) {
     const messages = toMessages(
       yield* Reward.evaluate<Prompt | undefined>(() => prompt(task)).pipe(blame("task", "its prompt"))
     )
-    const run = made("run", () => harness.run({ task, messages, model: session.model }))
+    const run = made("run", () => harness.run({ task, messages, model: session.model, endpoint }))
     const ended = yield* Effect.exit(
       timeoutMs === undefined ? Effect.asSome(run) : Effect.timeoutOption(run, timeoutMs)
     )
@@ -175,6 +188,9 @@ export const make = <T>(options: Options<T>): Environment => {
     if (Exit.isFailure(ended)) {
       const { alive, name: where } = yield* Runtime.Runtime
       const gone = !(yield* alive)
+      if (isListenError(Cause.squash(ended.cause))) {
+        return yield* new Blamed({ blame: "interception", reason: why(ended.cause) })
+      }
       const reason = `${harness.name}: ${why(ended.cause)}`
       return yield* new Blamed(
         gone ? { blame: "runtime", reason: `${where} died under ${reason}` } : { blame: "harness", reason }
@@ -202,7 +218,12 @@ export const make = <T>(options: Options<T>): Environment => {
       maxTurns: given.maxTurns ?? options.maxTurns,
       seedOf: (turn) => Seed.ofTurn({ run: given.seed, source, example, attempt: sequence, turn })
     })
-    const stopReason = yield* drive(task, session).pipe(Effect.provide(context))
+    const provided = yield* Effect.serviceOption(Interception.Interception)
+    const server = Option.match(provided, { onNone: () => ownServer, onSome: Effect.succeed })
+    const endpoint = yield* Effect.cached(
+      Effect.flatMap(server, ({ open }) => open({ session })).pipe(Scope.extend(scope))
+    )
+    const stopReason = yield* drive(task, session, endpoint).pipe(Effect.provide(context))
     const trace = yield* session.seal(stopReason)
     const info = yield* Reward.evaluate(() => options.info?.(task) ?? {}).pipe(blame("task", "its info"))
     const { metrics, reward, rewards } = yield* scored(task, answerOf(trace, stopReason))

@@ -2,10 +2,13 @@
  * How a model is driven through one task: from the first prompt to the end of the rollout. A harness holds no state of a
  * rollout; what it asks of the model is recorded by the session, not by the harness.
  */
-import type * as Effect from "effect/Effect"
+import * as Effect from "effect/Effect"
+import type { Endpoint } from "./Interception.ts"
 import type { Message } from "./Message.ts"
+import * as Reward from "./Reward.ts"
 import type { Runtime } from "./Runtime.ts"
 import type { Model } from "./Session.ts"
+import type { ListenError } from "./wire/ListenError.ts"
 
 /** What a harness is given for one rollout. @category model */
 export interface Start<T> {
@@ -13,6 +16,8 @@ export interface Start<T> {
   /** the task's prompt */
   readonly messages: ReadonlyArray<Message>
   readonly model: Model
+  /** the same model as a base URL and a key, for agents that speak HTTP; opened when it is first asked for */
+  readonly endpoint: Effect.Effect<Endpoint, ListenError>
 }
 
 /**
@@ -38,3 +43,19 @@ export const make = <T>(options: {
   needsPrompt: options.needsPrompt ?? true,
   run: options.run as Harness<T>["run"]
 })
+
+/**
+ * An agent that knows nothing of training: any code that takes a base URL and a key. It is done when it returns, its
+ * promise resolves or its effect succeeds; what it returns is not looked at.
+ *
+ * @category model
+ */
+export type Agent<in T = unknown> = (task: T, endpoint: Endpoint) => Reward.Value<unknown>
+
+/** The harness that lets an agent run against the endpoint of its rollout. @category constructors */
+export const fromAgent = <T>(agent: Agent<T>): Harness<T> =>
+  make<T>({
+    name: agent.name === "" || agent.name === "harness" ? "agent" : agent.name,
+    needsPrompt: false,
+    run: ({ endpoint, task }) => Effect.flatMap(endpoint, (opened) => Reward.evaluate(() => agent(task, opened)))
+  })

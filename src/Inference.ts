@@ -29,6 +29,15 @@ export interface Generation {
   readonly policyVersion: number
 }
 
+/** Who hears of a generation while it runs. @category model */
+export interface GenerateOptions {
+  /**
+   * Tokens and their log-probabilities as they are drawn, in order. Where an endpoint gives whole turns only it hears of
+   * none; the generation has all of them in any case. It must not throw.
+   */
+  readonly onTokens?: ((tokenIds: Int32Array, logprobs: Float32Array) => void) | undefined
+}
+
 /** Weights on their way from the trainer to inference. @category model */
 export interface PublishedWeights {
   readonly version: number
@@ -52,7 +61,11 @@ export interface InferenceService {
   readonly name: string
   /** longest prompt plus completion, in tokens */
   readonly maxSequenceLength: number
-  readonly generate: (promptIds: Int32Array, sampling: Sampling) => Effect.Effect<Generation, InferenceError>
+  readonly generate: (
+    promptIds: Int32Array,
+    sampling: Sampling,
+    options?: GenerateOptions
+  ) => Effect.Effect<Generation, InferenceError>
   /** Log-probability of each given token after those before it; the first has no context and is 0. */
   readonly score: (tokenIds: Int32Array, temperature?: number) => Effect.Effect<Float32Array, InferenceError>
   /** Takes over new weights; returns once every later request is served by them. */

@@ -23,7 +23,7 @@ export interface Planned {
 }
 
 /** Why a rollout stopped: the policy ended its turn, hit a limit, or the harness was done. @category model */
-export type StopReason = "done" | "length" | "max_turns" | "prompt_too_long" | "timeout"
+export type StopReason = "done" | "length" | "max_turns" | "max_tokens" | "prompt_too_long" | "timeout"
 
 /** A planned rollout that came to its end, with what it is worth. @category model */
 export interface Rollout extends Planned {

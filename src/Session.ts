@@ -2,11 +2,15 @@
  * The policy as a harness sees it: a conversation in, the next message out. What was sampled goes into the rollout's trace
  * as the engine's own ids and log-probabilities; a continued conversation extends those ids and never encodes them again.
  */
+import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import * as Ref from "effect/Ref"
-import { type Generation, Inference, InferenceError } from "./Inference.ts"
+import * as Option from "effect/Option"
+import { Inference, InferenceError } from "./Inference.ts"
+import type { Delta } from "./interception/Delta.ts"
+import * as Reading from "./interception/Reading.ts"
+import { type Sampled, sample } from "./interception/sample.ts"
 import { inWords } from "./internal/inWords.ts"
 import type { AssistantMessage, Message, ToolSpec } from "./Message.ts"
 import { type ParsedToolCall, Renderer, RendererError } from "./Renderer.ts"
@@ -25,7 +29,11 @@ export interface Sampling {
 }
 
 /** The rollout may not ask the model again; a harness lets this pass through and ends. @category errors */
-export class Stopped extends Data.TaggedError("Stopped")<{ readonly reason: StopReason }> {
+export class Stopped extends Data.TaggedError("Stopped")<{
+  readonly reason: StopReason
+  /** of "prompt_too_long", where it is known: tokens of the prompt, and how many a prompt may have */
+  readonly prompt?: { readonly tokens: number; readonly most: number } | undefined
+}> {
   override get message() {
     return `the rollout is over (${this.reason}): the model takes no further turn`
   }
@@ -37,6 +45,13 @@ export interface Completion {
   readonly toolCalls: ReadonlyArray<ParsedToolCall>
   /** "length": the turn was cut at a limit and is not complete */
   readonly finishReason: "stop" | "length"
+  /** the text that ended the turn, of those that were asked for */
+  readonly stop: string | undefined
+  readonly promptTokens: number
+  /** as they were sampled, with the token that ended the turn */
+  readonly tokenIds: Int32Array
+  /** one per sampled token, at the sampling temperature */
+  readonly logprobs: Float32Array
 }
 
 /** Why the policy gave no message; a `RendererError` is a message that the chat format cannot say. @category model */
@@ -51,11 +66,44 @@ export interface Model {
   ) => Effect.Effect<Completion, CompletionError>
 }
 
+/** What else may be asked of one turn, and who hears of it while it is sampled. @category model */
+export interface TurnOptions {
+  readonly tools?: ReadonlyArray<ToolSpec> | undefined
+  /** most tokens of this turn; the run's own limit holds as well */
+  readonly maxTokens?: number | undefined
+  /** texts that end the turn; they and what follows are none of its message */
+  readonly stop?: ReadonlyArray<string> | undefined
+  readonly listener?: Listener | undefined
+}
+
+/** Hears of one turn. What it does must not throw. @category model */
+export interface Listener {
+  /** the prompt is rendered and fits, and the policy is asked next */
+  readonly begun: (promptTokens: number) => void
+  readonly said: (deltas: ReadonlyArray<Delta>) => void
+  /** the turn has become part of the trace just now: nothing can come in between */
+  readonly committed: (completion: Completion) => void
+}
+
+/** When a rollout is cut; absent ones do not hold. @category model */
+export interface Limits {
+  /** most model turns */
+  readonly maxTurns?: number | undefined
+  /** most tokens that the policy samples in all turns together */
+  readonly maxSampledTokens?: number | undefined
+  /** most tokens of the trace, read and sampled ones; a turn that has begun may pass it */
+  readonly maxTraceTokens?: number | undefined
+  /** time from the start of the session; a turn that runs then is given up */
+  readonly timeoutMs?: number | undefined
+}
+
 /** How far a rollout has come. @category model */
 export interface Progress {
   readonly trace: Trace.Trace
   /** model calls that were asked for; names the next one's seed */
   readonly calls: number
+  /** turns that are in the trace */
+  readonly turns: number
   readonly stop: StopReason | undefined
   /** the last call, when the policy failed it */
   readonly failure: InferenceError | Trace.TraceError | undefined
@@ -66,6 +114,15 @@ export interface Progress {
 /** One rollout's conversation with the policy, and its record so far. @category model */
 export interface Session {
   readonly model: Model
+  /** names the policy */
+  readonly name: string
+  /** `complete` with all that can be asked of a turn */
+  readonly turn: (messages: ReadonlyArray<Message>, options?: TurnOptions) => Effect.Effect<Completion, CompletionError>
+  /** Number of tokens that a conversation has as a prompt. */
+  readonly countTokens: (
+    messages: ReadonlyArray<Message>,
+    tools?: ReadonlyArray<ToolSpec>
+  ) => Either.Either<number, RendererError>
   readonly progress: Effect.Effect<Progress>
   /** Ends it: the model takes no further turn, and one that is on its way is not kept. */
   readonly seal: (reason: StopReason) => Effect.Effect<Trace.Trace>
@@ -76,36 +133,38 @@ const stopperOf: Readonly<Record<StopReason, Trace.Stopper>> = {
   done: "harness",
   length: "sampling",
   max_turns: "environment",
+  max_tokens: "environment",
   timeout: "environment",
   prompt_too_long: "engine"
-}
-
-/** What some providers send after the token that ends a turn is no part of it, in ids and log-probabilities alike. */
-const upToStop = (generation: Generation, stopTokenIds: ReadonlyArray<number>): Generation => {
-  const { logprobs, tokenIds } = generation
-  const end = tokenIds.findIndex((id) => stopTokenIds.includes(id)) + 1
-  // Streams of different lengths are refused when they are committed, never cut to fit.
-  if (end === 0 || end === tokenIds.length || logprobs.length !== tokenIds.length) return generation
-  return { ...generation, tokenIds: tokenIds.slice(0, end), logprobs: logprobs.slice(0, end) }
 }
 
 /** Starts one rollout's conversation with the policy. @category constructors */
 export const make = Effect.fn("Session.make")(function* (options: {
   readonly sampling: Sampling
-  readonly maxTurns: number | undefined
+  readonly maxTurns?: number | undefined
+  readonly limits?: Limits | undefined
   /** seed of the rollout's model call number `turn` */
   readonly seedOf: (turn: number) => number
 }) {
   const inference = yield* Inference
   const renderer = yield* Renderer
-  const initial: Progress = { trace: Trace.empty, calls: 0, stop: undefined, failure: undefined, cut: false }
-  const state = yield* Ref.make(initial)
-  const { maxTurns, sampling, seedOf } = options
+  const started = yield* Clock.currentTimeMillis
+  const { sampling, seedOf } = options
+  const { maxSampledTokens, maxTraceTokens, maxTurns = options.maxTurns, timeoutMs } = options.limits ?? {}
+  let now: Progress = { trace: Trace.empty, calls: 0, turns: 0, stop: undefined, failure: undefined, cut: false }
+  let stopped: Stopped | undefined
+  /** turns that are asked for and not yet in the trace */
+  let open = 0
+  let sampledTokens = 0
+  let traceTokens = 0
 
-  const stop = (reason: StopReason) =>
-    Ref.update(state, (now): Progress => ({ ...now, stop: now.stop ?? reason })).pipe(
-      Effect.zipRight(Effect.fail(new Stopped({ reason })))
-    )
+  const stop = (error: Stopped) =>
+    Effect.suspend(() => {
+      stopped ??= error
+      now = { ...now, stop: stopped.reason }
+      return Effect.fail(error)
+    })
+  const stopAt = (reason: StopReason) => stop(new Stopped({ reason }))
 
   const render = (pending: Trace.PendingTurn, tools: ReadonlyArray<ToolSpec> | undefined) => {
     const { previous, messages, tail } = pending
@@ -117,100 +176,152 @@ export const make = Effect.fn("Session.make")(function* (options: {
       ? { ...renderer.render(messages, { tools, addGenerationPrompt: true }), bridged: false }
       : { ...extended, bridged: true }
   }
-
-  const turn = Effect.fnUntraced(function* (
-    messages: ReadonlyArray<Message>,
-    tools: ReadonlyArray<ToolSpec> | undefined,
-    call: number
-  ) {
-    const { trace } = yield* Ref.get(state)
-    const pending = Trace.prepare(trace, messages)
-    const {
-      bridged,
-      isContent,
-      messageIndices,
-      tokenIds: promptIds
-    } = yield* Effect.try({
-      try: () => render(pending, tools),
+  const rendering = <A>(make: () => A): Either.Either<A, RendererError> =>
+    Either.try({
+      try: make,
       catch: (cause) =>
         cause instanceof RendererError ? cause : new RendererError({ renderer: renderer.name, reason: inWords(cause) })
     })
-    const room = inference.maxSequenceLength - promptIds.length
-    if (room < 1) return yield* stop("prompt_too_long")
-    const generation = yield* inference
-      .generate(promptIds, {
+
+  const commit = (
+    pending: Trace.PendingTurn,
+    turn: Omit<Trace.Turn, "completionIds" | "logprobs" | "message">,
+    { finishReason, policyVersion, ...sampled }: Sampled,
+    parsed: Pick<Completion, "message" | "toolCalls">,
+    listener: Listener | undefined
+  ): Effect.Effect<Completion, Stopped | Trace.TraceError> =>
+    Effect.suspend(() => {
+      const { logprobs, stop, tokenIds } = sampled
+      // Another call may have added nodes meanwhile: indices stay right, since nodes are only ever appended.
+      const next = Trace.commit(
+        { ...pending, trace: now.trace },
+        { ...turn, completionIds: tokenIds, logprobs, message: parsed.message, finishReason, policyVersion }
+      )
+      if (Either.isLeft(next)) {
+        const { left } = next
+        return Effect.fail(left._tag === "SealedTrace" ? (stopped ?? new Stopped({ reason: "done" })) : left)
+      }
+      for (const node of next.right.nodes.slice(now.trace.nodes.length)) traceTokens += node.tokenIds.length
+      sampledTokens += tokenIds.length
+      now = {
+        ...now,
+        trace: next.right,
+        turns: now.turns + 1,
+        failure: undefined,
+        cut: finishReason === "length"
+      }
+      const { message, toolCalls } = parsed
+      const promptTokens = turn.promptIds.length
+      const completion = { message, toolCalls, finishReason, stop, promptTokens, tokenIds, logprobs }
+      listener?.committed(completion)
+      return Effect.succeed(completion)
+    })
+
+  const turn = Effect.fnUntraced(function* (messages: ReadonlyArray<Message>, call: number, asked: TurnOptions) {
+    const { listener, stop: stopTexts = [], tools } = asked
+    const pending = Trace.prepare(now.trace, messages)
+    const { bridged, isContent, messageIndices, tokenIds: promptIds } = yield* rendering(() => render(pending, tools))
+    const most = inference.maxSequenceLength - 1
+    const tooLong = new Stopped({ reason: "prompt_too_long", prompt: { tokens: promptIds.length, most } })
+    if (promptIds.length > most) return yield* stop(tooLong)
+    listener?.begun(promptIds.length)
+    const reading =
+      listener === undefined && stopTexts.length === 0
+        ? undefined
+        : Reading.make(renderer.parser({ tools, promptIds }), stopTexts)
+    const sampled = yield* sample(inference, promptIds, {
+      sampling: {
         temperature: sampling.temperature ?? 1,
         topP: sampling.topP,
         topK: sampling.topK,
         minP: sampling.minP,
-        maxTokens: Math.min(sampling.maxTokens ?? room, room),
+        maxTokens: Math.min(
+          inference.maxSequenceLength - promptIds.length,
+          sampling.maxTokens ?? Number.POSITIVE_INFINITY,
+          asked.maxTokens ?? Number.POSITIVE_INFINITY,
+          (maxSampledTokens ?? Number.POSITIVE_INFINITY) - sampledTokens
+        ),
         stopTokenIds: renderer.stopTokenIds,
         seed: seedOf(call)
-      })
-      .pipe(
-        Effect.catchIf(
-          (error) => error.promptTooLong === true,
-          () => stop("prompt_too_long")
-        )
+      },
+      reading,
+      said: listener?.said
+    }).pipe(
+      Effect.catchIf(
+        (error) => error.promptTooLong === true,
+        () => stop(tooLong)
       )
-    const {
-      finishReason,
-      logprobs,
-      policyVersion,
-      tokenIds: completionIds
-    } = upToStop(generation, renderer.stopTokenIds)
-    if (completionIds.length === 0) {
+    )
+    if (sampled.tokenIds.length === 0) {
       return yield* new InferenceError({ endpoint: inference.name, reason: "it returned no token ids for a turn" })
     }
-    const { message, toolCalls } = renderer.parse(completionIds, { tools, promptIds })
-    // Another call may have added nodes meanwhile: indices stay right, since nodes are only ever appended.
-    const committed = yield* Ref.modify(
-      state,
-      (now): readonly [Either.Either<unknown, Stopped | Trace.TraceError>, Progress] => {
-        const next = Trace.commit(
-          { ...pending, trace: now.trace },
-          {
-            ...{ promptIds, messageIndices, isContent, bridged },
-            ...{ completionIds, logprobs, message, finishReason, policyVersion }
-          }
-        ).pipe(
-          Either.mapLeft((error) =>
-            error._tag === "SealedTrace" ? new Stopped({ reason: now.stop ?? "done" }) : error
-          )
-        )
-        return Either.isLeft(next)
-          ? [next, now]
-          : [next, { ...now, trace: next.right, failure: undefined, cut: finishReason === "length" }]
-      }
-    )
-    yield* committed
-    return { message, toolCalls, finishReason } satisfies Completion
+    const parsed = reading?.finish() ?? renderer.parse(sampled.tokenIds, { tools, promptIds })
+    if ("deltas" in parsed && parsed.deltas.length > 0) listener?.said(parsed.deltas)
+    return yield* commit(pending, { promptIds, messageIndices, isContent, bridged }, sampled, parsed, listener)
   })
 
-  const complete: Model["complete"] = (messages, { tools } = {}) =>
-    Effect.gen(function* () {
-      const now = yield* Ref.get(state)
-      if (now.stop !== undefined) {
-        // A harness that goes on asking must not keep timers and other rollouts from their turn.
-        yield* Effect.sleep(0)
-        return yield* new Stopped({ reason: now.stop })
-      }
-      if (maxTurns !== undefined && now.calls >= maxTurns) return yield* stop("max_turns")
-      yield* Ref.update(state, (at) => ({ ...at, calls: at.calls + 1 }))
-      return yield* turn(messages, tools, now.calls)
+  /** Why no further turn may begin. */
+  const limit = (): StopReason | undefined => {
+    if (maxTurns !== undefined && now.turns + open >= maxTurns) return "max_turns"
+    if (maxSampledTokens !== undefined && sampledTokens >= maxSampledTokens) return "max_tokens"
+    if (maxTraceTokens !== undefined && traceTokens >= maxTraceTokens) return "max_tokens"
+    return undefined
+  }
+
+  /** The turn, as long as there is time for it. */
+  const inTime = <A, E>(turn: Effect.Effect<A, E>): Effect.Effect<A, E | Stopped> =>
+    timeoutMs === undefined
+      ? turn
+      : Effect.flatMap(Clock.currentTimeMillis, (time) => {
+          const left = started + timeoutMs - time
+          return left <= 0
+            ? stopAt("timeout")
+            : Effect.timeoutOption(turn, left).pipe(
+                Effect.flatMap(
+                  Option.match({
+                    onNone: () => stopAt("timeout"),
+                    onSome: (completion) => Effect.succeed(completion)
+                  })
+                )
+              )
+        })
+
+  const ask: Session["turn"] = (messages, asked = {}) =>
+    Effect.suspend(() => {
+      // A harness that goes on asking must not keep timers and other rollouts from their turn.
+      if (stopped !== undefined) return Effect.zipRight(Effect.sleep(0), Effect.fail(stopped))
+      const reason = limit()
+      if (reason !== undefined) return stopAt(reason)
+      const call = now.calls
+      now = { ...now, calls: call + 1 }
+      open++
+      return inTime(turn(messages, call, asked)).pipe(
+        Effect.ensuring(
+          Effect.sync(() => {
+            open--
+          })
+        )
+      )
     }).pipe(
       Effect.tapError((error) =>
-        error._tag === "Stopped" || error._tag === "RendererError"
-          ? Effect.void
-          : Ref.update(state, (at): Progress => ({ ...at, failure: error }))
+        Effect.sync(() => {
+          if (error._tag !== "Stopped" && error._tag !== "RendererError") now = { ...now, failure: error }
+        })
       )
     )
 
-  const seal = (reason: StopReason) =>
-    Ref.modify(state, (now): readonly [Trace.Trace, Progress] => {
-      const trace = Trace.seal(now.trace, { reason, by: stopperOf[reason] })
-      return [trace, { ...now, trace, stop: now.stop ?? reason }]
-    })
-
-  return { model: { complete }, progress: Ref.get(state), seal } satisfies Session
+  return {
+    model: { complete: ask },
+    name: inference.name,
+    turn: ask,
+    countTokens: (messages, tools) =>
+      rendering(() => renderer.render(messages, { tools, addGenerationPrompt: true }).tokenIds.length),
+    progress: Effect.sync(() => now),
+    seal: (reason) =>
+      Effect.sync(() => {
+        stopped ??= new Stopped({ reason })
+        now = { ...now, trace: Trace.seal(now.trace, { reason, by: stopperOf[reason] }), stop: stopped.reason }
+        return now.trace
+      })
+  } satisfies Session
 })

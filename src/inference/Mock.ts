@@ -24,7 +24,7 @@ export interface Options {
    * with the request's first stop token when it has none and room is left.
    */
   readonly reply?: ((promptIds: Int32Array, sampling: Sampling) => ArrayLike<number> | undefined) | undefined
-  /** how long a generation takes, by the clock */
+  /** how long a generation takes, by the clock; who hears of its tokens hears of them spread evenly over that time */
   readonly durationMs?: ((promptIds: Int32Array, sampling: Sampling) => number) | undefined
 }
 
@@ -121,7 +121,7 @@ export const make = (options: Options = {}): Effect.Effect<InferenceService> =>
     return {
       name: endpoint,
       maxSequenceLength,
-      generate: (promptIds, sampling) =>
+      generate: (promptIds, sampling, { onTokens } = {}) =>
         Effect.gen(function* () {
           const room = maxSequenceLength - promptIds.length
           if (promptIds.length === 0) return yield* fail("promptIds is empty")
@@ -133,9 +133,18 @@ export const make = (options: Options = {}): Effect.Effect<InferenceService> =>
           if (script !== undefined) yield* known("reply", script)
           const version = yield* Ref.get(policyVersion)
           const durationMs = options.durationMs?.(promptIds, sampling) ?? 0
-          if (durationMs > 0) yield* Effect.sleep(durationMs)
           const maxTokens = Math.min(room, sampling.maxTokens)
-          return { ...complete(begun, promptIds, sampling, vocabularySize, maxTokens, script), policyVersion: version }
+          const drawn = complete(begun, promptIds, sampling, vocabularySize, maxTokens, script)
+          const { logprobs, tokenIds } = drawn
+          if (onTokens === undefined) {
+            if (durationMs > 0) yield* Effect.sleep(durationMs)
+          } else {
+            for (let at = 0; at < tokenIds.length; at++) {
+              if (durationMs > 0) yield* Effect.sleep(durationMs / tokenIds.length)
+              onTokens(tokenIds.slice(at, at + 1), logprobs.slice(at, at + 1))
+            }
+          }
+          return { ...drawn, policyVersion: version }
         }),
       score: (tokenIds, temperature = 1) =>
         Effect.gen(function* () {

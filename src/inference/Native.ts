@@ -42,20 +42,23 @@ export const make = (engine: Engine, options: Options = {}): InferenceService =>
   return {
     name: endpoint,
     maxSequenceLength,
-    generate: (promptIds, sampling) =>
+    generate: (promptIds, sampling, { onTokens } = {}) =>
       promptIds.length >= maxSequenceLength
         ? Effect.fail(tooLong(promptIds.length, "of prompt leave no room in a sequence of"))
         : engine
-            .generate({
-              promptIds,
-              maxTokens: Math.min(sampling.maxTokens, maxSequenceLength - promptIds.length),
-              temperature: sampling.temperature,
-              topP: sampling.topP ?? 1,
-              topK: sampling.topK ?? 0,
-              minP: sampling.minP ?? 0,
-              stopTokenIds: Int32Array.from(sampling.stopTokenIds),
-              seed: sampling.seed
-            })
+            .generate(
+              {
+                promptIds,
+                maxTokens: Math.min(sampling.maxTokens, maxSequenceLength - promptIds.length),
+                temperature: sampling.temperature,
+                topP: sampling.topP ?? 1,
+                topK: sampling.topK ?? 0,
+                minP: sampling.minP ?? 0,
+                stopTokenIds: Int32Array.from(sampling.stopTokenIds),
+                seed: sampling.seed
+              },
+              { onTokens }
+            )
             .pipe(
               Effect.map(({ finishReason, logprobs, tokenIds, weightsVersion }) => ({
                 tokenIds,

@@ -8,7 +8,6 @@ import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import * as Cause from "effect/Cause"
-import * as Data from "effect/Data"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -21,6 +20,7 @@ import * as Engine from "../Trainer/Engine.ts"
 import { ModelError } from "../Trainer/ModelError.ts"
 import type { NativeError } from "../Trainer/NativeError.ts"
 import * as HuggingFace from "../tokenizer/HuggingFace.ts"
+import { ListenError } from "../wire/ListenError.ts"
 import * as ApiError from "./ApiError.ts"
 import * as EndIds from "./EndIds.ts"
 import * as Gate from "./Gate.ts"
@@ -64,21 +64,6 @@ export interface Listening {
   readonly maxSequenceLength: number
   /** why there is no chat, if there is none */
   readonly withoutChat: string | undefined
-}
-
-/** The address cannot be had. @category errors */
-export class ListenError extends Data.TaggedError("ListenError")<{
-  readonly host: string
-  readonly port: number
-  readonly code: string
-}> {
-  override get message() {
-    const { code, host, port } = this
-    if (code === "EADDRINUSE") return `port ${port} of ${host} is taken; choose another, or 0 for a free one`
-    if (code === "EACCES") return `port ${port} may not be used by this user; choose one from 1024 on`
-    if (code === "EADDRNOTAVAIL" || code === "ENOTFOUND") return `${host} is no address of this machine`
-    return `${host}:${port} cannot be listened on (${code})`
-  }
 }
 
 const openModel = (options: Options, threads: number) =>

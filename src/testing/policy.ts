@@ -41,12 +41,12 @@ export const scripted = ({
     }),
     (model) => ({
       ...model,
-      generate: (promptIds, sampling) =>
+      generate: (promptIds, sampling, options) =>
         Effect.suspend(() => {
           const said = reply?.(textOf(promptIds), sampling)
           return said instanceof Error
             ? Effect.fail(new InferenceError({ endpoint: name, reason: said.message }))
-            : model.generate(promptIds, sampling)
+            : model.generate(promptIds, sampling, options)
         })
     })
   )

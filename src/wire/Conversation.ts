@@ -5,7 +5,7 @@ import * as Fields from "./Fields.ts"
 
 const Content = Schema.Union(
   Schema.String,
-  Schema.Array(Schema.Struct({ type: Schema.Literal("text"), text: Schema.String }))
+  Schema.Array(Fields.open({ type: Schema.Literal("text"), text: Schema.String }))
 ).annotations({ description: 'text, or a list of {type: "text", text}' })
 type Content = typeof Content.Type
 

@@ -45,3 +45,8 @@ export const name = Schema.String.pipe(Schema.filter((s) => s.length > 0)).annot
 export const count = Schema.Number.pipe(Schema.filter((n) => Number.isInteger(n) && n >= 1 && n < 2 ** 31)).annotations(
   { description: `a whole number from 1 to ${2 ** 31 - 1}` }
 )
+
+/** How many candidates beside the sampled token: the engine tells of none. @category kinds */
+export const candidates = Schema.Literal(0, 1).annotations({
+  description: "0 or 1: the log-probability of the token itself is all that this server has"
+})

@@ -1,9 +1,9 @@
 /** Kinds of fields that the routes share. */
 import * as Schema from "effect/Schema"
 import * as Field from "../../config/Field.ts"
-import { flag, ignored, maybe, only, onlyEmpty } from "../../wire/Fields.ts"
+import { candidates, flag, ignored, maybe, only, onlyEmpty } from "../../wire/Fields.ts"
 
-export { flag, ignored, maybe, name, only, onlyEmpty, text } from "../../wire/Fields.ts"
+export { candidates, flag, ignored, maybe, name, only, onlyEmpty, text } from "../../wire/Fields.ts"
 
 /** Ids are checked against the model later; a list of them is long, so it is checked in one pass. @category kinds */
 export const tokenIds = Schema.declare(
@@ -61,11 +61,6 @@ export const along = {
   priority: ignored,
   request_id: ignored
 }
-
-/** How many candidates beside the sampled token: the engine tells of none. @category kinds */
-export const candidates = Schema.Literal(0, 1).annotations({
-  description: "0 or 1: the log-probability of the token itself is all that this server has"
-})
 
 /** How a prompt is scored. @category fields */
 export const scoring = {
