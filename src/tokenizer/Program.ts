@@ -18,7 +18,7 @@ export interface Program {
   readonly sets: ReadonlyArray<CharSet>
 }
 
-const longest = 5000
+const longest = 2000
 
 /** The left side says why a pattern has no program. @category constructors */
 export const make = (pattern: Node): Either.Either<Program, string> => {
