@@ -5,48 +5,34 @@
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
-import type { AssistantMessage, Message, ToolSpec } from "../Message.ts"
-import { Renderer, RendererError, type RendererService } from "../Renderer.ts"
+import * as Schema from "effect/Schema"
+import type { AssistantMessage, Message } from "../Message.ts"
+import { Renderer, type RendererError, type RendererService } from "../Renderer.ts"
 import { Tokenizer, type TokenizerService } from "../Tokenizer.ts"
-import * as ChatFormat from "./internal/ChatFormat.ts"
+import * as Frame from "./internal/ChatMlFrame.ts"
+import * as Format from "./internal/Format.ts"
+import * as JsonCall from "./internal/JsonCall.ts"
+import * as Retention from "./internal/Retention.ts"
+import * as TurnParser from "./internal/TurnParser.ts"
+import { outside, produced, type Writer } from "./internal/Writer.ts"
 
 const name = "qwen3"
 
 /** How thinking is asked for, and kept in later turns. @category model */
-export interface Options {
+export const Config = Schema.Struct({
   /** false asks the model to answer without reasoning; true by default */
-  readonly enableThinking?: boolean | undefined
-  /**
-   * What a bridge keeps: reasoning until the user asks again (as the template does), or always. By default "all" when
-   * thinking is off, since there is nothing to leave out, else "tool_cycle".
-   */
-  readonly thinkingRetention?: "tool_cycle" | "all" | undefined
-}
+  enableThinking: Schema.optional(Schema.Boolean),
+  /** by default "all" when thinking is off, since there is nothing to leave out, else "tool_cycle" */
+  thinkingRetention: Retention.option
+})
 
-const isQuestion = (message: Message): boolean =>
-  message.role === "user" &&
-  !(message.content.startsWith("<tool_response>") && message.content.endsWith("</tool_response>"))
+/** @category model */
+export type Options = typeof Config.Type
 
 const emptyReasoning = "<think>\n\n</think>\n\n"
 
-const writeToolResult = (
-  writer: ChatFormat.Writer,
-  messages: ReadonlyArray<Message>,
-  { content, index }: { readonly content: string; readonly index: number }
-) => {
-  const part = ChatFormat.outside(index)
-  if (messages[index - 1]?.role !== "tool") {
-    writer.runs.special(writer.ids.turnOpen, part)
-    writer.runs.text("user", part)
-  }
-  writer.scaffold("\n<tool_response>\n", part)
-  writer.runs.text(content, ChatFormat.given(index))
-  writer.scaffold("\n</tool_response>", part)
-  if (messages[index + 1]?.role !== "tool") writer.closeTurn(index, { sampled: false })
-}
-
 const writeAssistant = (
-  writer: ChatFormat.Writer,
+  writer: Writer,
   message: AssistantMessage,
   options: {
     readonly index: number
@@ -56,42 +42,34 @@ const writeAssistant = (
   }
 ) => {
   const { afterQuestion, index, last, thinking } = options
-  const part = ChatFormat.produced(index)
   const reasoning = message.reasoningContent ?? ""
   const content = message.content ?? ""
   const wraps = afterQuestion && (last || reasoning !== "")
-  writer.openTurn("assistant", index)
+  Frame.openAssistant(writer, index)
   if (wraps && reasoning !== "") {
-    writer.scaffold("<think>", part)
-    writer.runs.text(`\n${reasoning.replace(/^\n+|\n+$/g, "")}\n`, part)
-    writer.scaffold("</think>", part)
-    writer.runs.text("\n\n", part)
+    writer.scaffold("<think>", produced(index))
+    writer.text(`\n${reasoning.replace(/^\n+|\n+$/g, "")}\n`, produced(index))
+    writer.scaffold("</think>\n\n", produced(index))
   } else if (wraps || (!thinking && reasoning === "")) {
     // the template's own; a prompt that turns thinking off ends with it, and history must go on from there
-    writer.scaffold(emptyReasoning, ChatFormat.outside(index))
+    writer.scaffold(emptyReasoning, outside(index))
   }
-  writer.runs.text(wraps ? content.replace(/^\n+/, "") : content, part)
-  writer.toolCalls(message, index)
-  writer.closeTurn(index, { sampled: true })
+  writer.text(wraps ? content.replace(/^\n+/, "") : content, produced(index))
+  Frame.writeJsonCalls(writer, message, index)
+  Frame.closeAssistant(writer, index)
 }
 
 const makeWriteMessages =
-  (thinking: boolean) =>
-  (writer: ChatFormat.Writer, messages: ReadonlyArray<Message>, tools: ReadonlyArray<ToolSpec>): void => {
-    const lastQuestion = messages.findLastIndex(isQuestion)
-    ChatFormat.writeToolTurn(writer, messages, tools)
-    messages.forEach((message, index) => {
+  (thinking: boolean): Format.Dialect["writeMessages"] =>
+  (writer, messages, { from }) => {
+    const lastQuestion = messages.findLastIndex(Retention.isExactQuestion)
+    messages.forEach((message: Message, index) => {
+      if (index < from) return
       if (message.role === "assistant") {
-        writeAssistant(writer, message, {
-          index,
-          afterQuestion: lastQuestion >= 0 && index > lastQuestion,
-          last: index === messages.length - 1,
-          thinking
-        })
-      } else if (message.role === "tool") writeToolResult(writer, messages, { content: message.content, index })
-      else if (index > 0 || message.role !== "system" || tools.length === 0) {
-        writer.turn(message.role, message.content, index)
-      }
+        const afterQuestion = lastQuestion >= 0 && index > lastQuestion
+        writeAssistant(writer, message, { index, afterQuestion, last: index === messages.length - 1, thinking })
+      } else if (message.role === "tool") Frame.writeToolResult(writer, messages, index, message.content)
+      else Frame.writeTurn(writer, index, message.role, message.content)
     })
   }
 
@@ -99,29 +77,40 @@ const makeWriteMessages =
 export const make = (
   tokenizer: TokenizerService,
   options: Options = {}
-): Either.Either<RendererService, RendererError> =>
-  Either.flatMap(ChatFormat.readIds(name, tokenizer), (ids) => {
-    if (ids.think === undefined || ids.toolCall === undefined) {
-      const reason = "the tokenizer lacks <think>, </think>, <tool_call> or </tool_call>; choose another renderer"
-      return Either.left(new RendererError({ renderer: name, reason }))
-    }
+): Either.Either<RendererService, RendererError> => {
+  const needed = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"] as const
+  return Either.map(Format.requireIds(name, tokenizer, needed), (ids) => {
     const thinking = options.enableThinking ?? true
     const retention = options.thinkingRetention ?? (thinking ? "tool_cycle" : "all")
-    return Either.right(
-      ChatFormat.makeRenderer(tokenizer, ids, {
-        name,
-        lines: { aroundReasoning: Number.POSITIVE_INFINITY, afterReasoning: Number.POSITIVE_INFINITY },
-        emptyReasoningIsNone: true,
-        objection: () => undefined,
-        writeMessages: makeWriteMessages(thinking),
-        writeGenerationPrompt: (writer) => {
-          writer.generationPrompt()
-          if (!thinking) writer.scaffold(emptyReasoning, ChatFormat.outside(-1))
-        },
-        rewritesHistory: (messages) => retention === "tool_cycle" && messages.some(isQuestion)
-      })
-    )
+    const closeIds = [ids["<|im_end|>"]]
+    const endIds = Format.idsOf(tokenizer, ["<|endoftext|>"])
+    const format: TurnParser.TurnFormat = {
+      tokenizer,
+      closeIds,
+      endIds,
+      openIds: [ids["<|im_start|>"]],
+      think: { open: "<think>", close: "</think>" },
+      calls: JsonCall.syntax("<tool_call>", "</tool_call>"),
+      callClosesReasoning: true,
+      lines: { aroundReasoning: Number.POSITIVE_INFINITY, afterReasoning: Number.POSITIVE_INFINITY, beforeCall: 1 },
+      emptyReasoningIsNone: true
+    }
+    return Format.make(tokenizer, {
+      name,
+      markers: [...Frame.markers, ...needed, "<tool_response>", "</tool_response>"],
+      closeIds,
+      endIds,
+      objection: () => undefined,
+      writeStart: Frame.writeToolTurn,
+      writeMessages: makeWriteMessages(thinking),
+      writeGenerationPrompt: (writer) =>
+        writer.scaffold(`<|im_start|>assistant\n${thinking ? "" : emptyReasoning}`, outside(-1)),
+      rewritesHistory: Retention.rewrites(retention, Retention.isExactQuestion),
+      close: Format.closeWith({ reasoning: "\n</think>\n\n", turn: "<|im_end|>", after: "\n" }),
+      parser: (given) => TurnParser.make(format, given)
+    })
   })
+}
 
 /** Qwen3's chat format for the tokenizer of the program. Fails with `RendererError` when that lacks the markers. @category layers */
 export const layer = (options: Options = {}): Layer.Layer<Renderer, RendererError, Tokenizer> =>

@@ -2,6 +2,7 @@
  * The part of a turn after its reasoning: content, and blocks of tool calls between two markers. A close marker inside a
  * JSON string is text of the argument, unless the string never ends.
  */
+import type { ToolSpec } from "../../Message.ts"
 import type { CallReader, CallSink, CallSyntax, ReadCall } from "./CallReader.ts"
 import { makeStringScanner, type StringScanner } from "./jsonText.ts"
 import * as Newlines from "./Newlines.ts"
@@ -31,8 +32,9 @@ interface Block {
 /** @category constructors */
 export const make = (options: {
   readonly calls: CallSyntax | undefined
+  readonly tools: ReadonlyArray<ToolSpec> | undefined
   /** line breaks that the format puts before the content, and between it and a call */
-  readonly lines: { readonly before: number; readonly after: number }
+  readonly lines: { readonly before: number; readonly after: number; readonly always: boolean }
   readonly on: BodyEvents
 }): BodyParser => {
   const { calls, lines, on } = options
@@ -57,8 +59,8 @@ export const make = (options: {
     content += text
     on.content(text)
   }
-  // the line breaks before a call are the format's only when there is content before it
-  const endText = (beforeCall: boolean) => emit(newlines.end({ trim: beforeCall && content !== "" }))
+  // the line breaks before a call are the format's when there is content before it, in most formats
+  const endText = (beforeCall: boolean) => emit(newlines.end({ trim: beforeCall && (lines.always || content !== "") }))
 
   const sink: CallSink = {
     start: (name, id) => on.start(name, id),
@@ -75,7 +77,7 @@ export const make = (options: {
     last = segment.at
     source = segment.text
     block = {
-      reader: syntax.make(sink),
+      reader: syntax.make(sink, options.tools),
       scanner: syntax.hasStrings ? makeStringScanner() : undefined,
       held: undefined
     }

@@ -1,4 +1,5 @@
 /** What reads the inside of a tool call block, whatever the format writes there, and what it tells while it does. */
+import type { ToolSpec } from "../../Message.ts"
 import type { ToolCallStatus } from "../../Renderer.ts"
 
 /** A call whose block ended, as far as it is known. @category model */
@@ -33,5 +34,5 @@ export interface CallSyntax {
   readonly hasStrings: boolean
   /** markers inside of the block, beside its own two */
   readonly inner: ReadonlyArray<string>
-  readonly make: (sink: CallSink) => CallReader
+  readonly make: (sink: CallSink, tools: ReadonlyArray<ToolSpec> | undefined) => CallReader
 }

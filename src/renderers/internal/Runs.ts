@@ -1,7 +1,7 @@
 /**
  * Assembles rendered ids. A run is everything between two special tokens, and it is encoded in one pass: pieces of a run
  * that were encoded apart would not merge across their seam, and the ids would not be those the model was trained on.
- * A token belongs to the piece that holds its first byte.
+ * A token belongs to the piece that holds its first byte, unless a later one says that it takes the seam.
  */
 import type { Rendered } from "../../Renderer.ts"
 import type { TokenizerService } from "../../Tokenizer.ts"
@@ -12,6 +12,8 @@ export interface Part {
   readonly message: number
   readonly sampled: boolean
   readonly content: boolean
+  /** takes a token that it shares with scaffold, whoever's byte comes first: for bodies that stand glued to their frame */
+  readonly takesSeam?: boolean | undefined
 }
 
 /** @category model */
@@ -40,17 +42,20 @@ export const make = (tokenizer: TokenizerService, prior: ReadonlyArray<Int32Arra
     if (pieces.length === 0) return
     const joined = pieces.map(({ text }) => text).join("")
     const encoding = tokenizer.encode(joined)
+    let text = ""
+    // measured from the start, since normalising may join characters across a seam
+    const ends = pieces.map((piece) => {
+      text += piece.text
+      return Buffer.byteLength(tokenizer.normalize(text))
+    })
     let piece = 0
-    let text = pieces[0]!.text
-    let end = Buffer.byteLength(tokenizer.normalize(text))
     for (let at = 0; at < encoding.ids.length; at++) {
-      while (encoding.starts[at]! >= end && piece + 1 < pieces.length) {
-        piece++
-        text += pieces[piece]!.text
-        // measured from the start, since normalising may join characters across a seam
-        end = Buffer.byteLength(tokenizer.normalize(text))
+      while (encoding.starts[at]! >= ends[piece]! && piece + 1 < pieces.length) piece++
+      let owner = piece
+      for (let next = piece + 1; next < pieces.length && encoding.ends[at]! > ends[next - 1]!; next++) {
+        if (pieces[next]!.part.takesSeam === true && !pieces[owner]!.part.content) owner = next
       }
-      append(encoding.ids[at]!, pieces[piece]!.part)
+      append(encoding.ids[at]!, pieces[owner]!.part)
     }
   }
   for (const tape of prior) for (const id of tape) append(id, scaffold)

@@ -9,7 +9,7 @@
  *   tool call closes it, in formats that read it so.
  */
 import type { AssistantMessage } from "../../Message.ts"
-import type { Parsed, ParsedToolCall, ParseEvent, Parser } from "../../Renderer.ts"
+import type { Parsed, ParsedToolCall, ParseEvent, ParseOptions, Parser } from "../../Renderer.ts"
 import type { TokenizerService } from "../../Tokenizer.ts"
 import * as BodyParser from "./BodyParser.ts"
 import type { CallSyntax } from "./CallReader.ts"
@@ -36,7 +36,13 @@ export interface TurnFormat {
   /** whether a tool call ends reasoning that is never closed */
   readonly callClosesReasoning: boolean
   /** line breaks that the format puts around reasoning, before the content after it, and between content and a call */
-  readonly lines: { readonly aroundReasoning: number; readonly afterReasoning: number; readonly beforeCall: number }
+  readonly lines: {
+    readonly aroundReasoning: number
+    readonly afterReasoning: number
+    readonly beforeCall: number
+    /** the last ones stand there without content, too */
+    readonly beforeCallAlways?: boolean | undefined
+  }
   /** whether reasoning of no characters is the same as none */
   readonly emptyReasoningIsNone: boolean
 }
@@ -73,7 +79,7 @@ const reasoningOfPrompt = (
 const remaining = (lines: number, text: string) => Math.max(0, lines - /^\n*/.exec(text)![0].length)
 
 /** @category constructors */
-export const make = (format: TurnFormat, promptIds?: Int32Array | undefined): Parser => {
+export const make = (format: TurnFormat, { promptIds, tools }: ParseOptions = {}): Parser => {
   const { calls: syntax, lines, think } = format
   const markers = markersOf(format)
   const start = reasoningOfPrompt(promptIds, format, markers)
@@ -110,7 +116,8 @@ export const make = (format: TurnFormat, promptIds?: Int32Array | undefined): Pa
   const makeBody = (before: number) =>
     BodyParser.make({
       calls: syntax,
-      lines: { before, after: lines.beforeCall },
+      tools,
+      lines: { before, after: lines.beforeCall, always: lines.beforeCallAlways === true },
       on: {
         content: (text) => {
           content += text
@@ -149,8 +156,9 @@ export const make = (format: TurnFormat, promptIds?: Int32Array | undefined): Pa
     callEvents = []
   }
   const isMarker = (segment: Segments.Segment, text: string | undefined) => segment.isMarker && segment.text === text
+  const isBlank = (of: ReadonlyArray<Segments.Segment>) => of.every(({ text }) => text.trim() === "")
   const pushUndecided = (segment: Segments.Segment) => {
-    if (isMarker(segment, think?.open) && unmarked.every(({ text }) => text.trim() === "")) {
+    if (isMarker(segment, think?.open) && isBlank(unmarked)) {
       revoke()
       mode = "reasoning"
       reasoning = ""
@@ -160,8 +168,11 @@ export const make = (format: TurnFormat, promptIds?: Int32Array | undefined): Pa
       draft = unmarked
       closeReasoning()
     } else {
+      const wasBlank = isBlank(unmarked)
       unmarked.push(segment)
-      body.push(segment)
+      // white space may stand before an opener
+      if (!wasBlank) body.push(segment)
+      else if (!isBlank(unmarked)) for (const one of unmarked) body.push(one)
     }
   }
   const pushReasoning = (segment: Segments.Segment) => {
@@ -187,6 +198,7 @@ export const make = (format: TurnFormat, promptIds?: Int32Array | undefined): Pa
     }
     if (mode === "reasoning") addReasoning(reasoningLines.end({ trim: false }))
     else {
+      if (mode === "undecided" && isBlank(unmarked)) for (const one of unmarked) body.push(one)
       mode = "body"
       events.push(...callEvents)
       body.finish()

@@ -128,3 +128,19 @@ export const memberTexts = (object: string): ReadonlyArray<readonly [key: string
   scanner.push(object)
   return members
 }
+
+/**
+ * A JSON text with the spaces of Python's `json.dumps`, its strings spelled anew and its numbers as they were written.
+ *
+ * @category conversions
+ */
+export const respaced = (json: string): string => {
+  const parts = json.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? []
+  return parts
+    .map((part) => {
+      if (part === ",") return ", "
+      if (part === ":") return ": "
+      return part.startsWith('"') ? JSON.stringify(JSON.parse(part)) : part
+    })
+    .join("")
+}
