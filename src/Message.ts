@@ -44,6 +44,8 @@ export interface ToolSpec {
   readonly name: string
   readonly description?: string | undefined
   readonly parameters: Readonly<Record<string, unknown>>
+  /** that the model is told to keep to the schema */
+  readonly strict?: boolean | undefined
 }
 
 /** One spelling for equal JSON values: keys sorted, no spaces; text that is not JSON stays as it is. */

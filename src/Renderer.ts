@@ -107,12 +107,19 @@ export interface RendererService {
   readonly parse: (completionIds: Int32Array, options?: ParseOptions) => Parsed
   /** The same for a turn that is still arriving. */
   readonly parser: (options?: ParseOptions) => Parser
-  /** Extends the exact ids of the turns so far with new messages, or undefined when only a full render is right. */
+  /**
+   * Extends the exact ids of the turns so far with new messages, or undefined when only a full render is right.
+   * `history` is the conversation so far with the sampled turn; a format that is known by its template alone checks
+   * itself with it, and declines without.
+   */
   readonly bridge: (
     promptIds: Int32Array,
     completionIds: Int32Array,
     messages: ReadonlyArray<Message>,
-    options?: { readonly tools?: ReadonlyArray<ToolSpec> | undefined }
+    options?: {
+      readonly tools?: ReadonlyArray<ToolSpec> | undefined
+      readonly history?: ReadonlyArray<Message> | undefined
+    }
   ) => Rendered | undefined
 }
 

@@ -171,7 +171,10 @@ export const make = Effect.fn("Session.make")(function* (options: {
     const extended =
       previous === undefined || tail.length === 0
         ? undefined
-        : renderer.bridge(previous.promptIds, previous.completionIds, tail, { tools })
+        : renderer.bridge(previous.promptIds, previous.completionIds, tail, {
+            tools,
+            history: messages.slice(0, messages.length - tail.length)
+          })
     return extended === undefined
       ? { ...renderer.render(messages, { tools, addGenerationPrompt: true }), bridged: false }
       : { ...extended, bridged: true }

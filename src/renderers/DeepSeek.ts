@@ -21,7 +21,7 @@ export const Config = Schema.Struct({
   version: Schema.optional(Schema.Literal("v3", "r1"))
 })
 
-/** @category model */
+/** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
 const bos = "<｜begin▁of▁sentence｜>"

@@ -7,10 +7,10 @@ import type { AssistantMessage } from "../Message.ts"
 import { Renderer, type RendererError, type RendererService } from "../Renderer.ts"
 import { Tokenizer, type TokenizerService } from "../Tokenizer.ts"
 import * as Arguments from "./internal/Arguments.ts"
-import { toolJson } from "./internal/ChatMlFrame.ts"
 import * as Format from "./internal/Format.ts"
 import * as Frame from "./internal/GlmFrame.ts"
 import * as Retention from "./internal/Retention.ts"
+import * as Tool from "./internal/Tool.ts"
 import * as TurnParser from "./internal/TurnParser.ts"
 import { given, outside, produced, type Writer } from "./internal/Writer.ts"
 
@@ -24,7 +24,7 @@ export const Config = Schema.Struct({
   thinkingRetention: Retention.option
 })
 
-/** @category model */
+/** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
 // wire format of these models, which were trained on these words
@@ -90,7 +90,7 @@ export const make = (
         writer.scaffold("[gMASK]<sop>", outside(-1))
         if (tools.length === 0) return 0
         writer.scaffold(`<|system|>${toolsBefore}`, outside(-1))
-        for (const tool of tools) writer.text(`${toolJson(tool)}\n`, outside(-1))
+        for (const tool of tools) writer.text(`${Tool.json(tool)}\n`, outside(-1))
         writer.scaffold(toolsAfter, outside(-1))
         return 0
       },

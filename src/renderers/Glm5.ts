@@ -7,11 +7,11 @@ import type { AssistantMessage, ToolSpec } from "../Message.ts"
 import { Renderer, type RendererError, type RendererService } from "../Renderer.ts"
 import { Tokenizer, type TokenizerService } from "../Tokenizer.ts"
 import * as Arguments from "./internal/Arguments.ts"
-import { toolJson } from "./internal/ChatMlFrame.ts"
 import * as Format from "./internal/Format.ts"
 import * as Frame from "./internal/GlmFrame.ts"
 import { pythonJson } from "./internal/pythonJson.ts"
 import * as Retention from "./internal/Retention.ts"
+import * as Tool from "./internal/Tool.ts"
 import * as TurnParser from "./internal/TurnParser.ts"
 import { given, outside, produced, type Writer } from "./internal/Writer.ts"
 
@@ -27,7 +27,7 @@ export const Config = Schema.Struct({
   thinkingRetention: Retention.option
 })
 
-/** @category model */
+/** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
 // wire format of these models, which were trained on these words
@@ -62,10 +62,8 @@ export const make = (
 ): Either.Either<RendererService, RendererError> => {
   const { clearThinking = true, enableThinking: thinking = true, version = "5" } = options
   const name = `glm-${version}`
-  const jsonOf = ({ description, name: tool, parameters }: ToolSpec) =>
-    version === "5"
-      ? toolJson({ description, name: tool, parameters })
-      : pythonJson({ name: tool, description, parameters })
+  const jsonOf = (tool: ToolSpec) =>
+    version === "5" ? Tool.json(tool) : pythonJson({ ...Tool.inner(tool), strict: undefined })
   const chosen = Retention.choose(name, options.thinkingRetention, !clearThinking, !thinking)
   return Either.flatMap(Frame.read(name, tokenizer), ({ close, ids }) =>
     Either.map(chosen, (retention) => {

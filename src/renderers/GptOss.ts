@@ -31,7 +31,7 @@ export const Config = Schema.Struct({
   thinkingRetention: Retention.option
 })
 
-/** @category model */
+/** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
 const channel = (of: "analysis" | "final" | "commentary") => `<|channel|>${of}<|message|>`

@@ -10,6 +10,7 @@ import * as Format from "./internal/Format.ts"
 import * as MarkedCall from "./internal/MarkedCall.ts"
 import { pythonJson } from "./internal/pythonJson.ts"
 import * as Retention from "./internal/Retention.ts"
+import * as Tool from "./internal/Tool.ts"
 import * as TurnParser from "./internal/TurnParser.ts"
 import { given, outside, produced, type Writer } from "./internal/Writer.ts"
 
@@ -21,7 +22,7 @@ export const Config = Schema.Struct({
   identity: Schema.optional(Schema.String)
 })
 
-/** @category model */
+/** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
 const section = { open: "<|tool_calls_section_begin|>", close: "<|tool_calls_section_end|>" } as const
@@ -62,12 +63,8 @@ const makeWriteStart =
   (identity: string): Format.Dialect["writeStart"] =>
   (writer: Writer, messages: ReadonlyArray<Message>, tools: ReadonlyArray<ToolSpec>): number => {
     if (tools.length > 0) {
-      const list = tools.map(({ description, name: tool, parameters }) => ({
-        type: "function",
-        function: { name: tool, description, parameters }
-      }))
       writer.scaffold("<|im_system|>tool_declare<|im_middle|>", outside(-1))
-      writer.text(pythonJson(list, { sortKeys: true, separators: [",", ":"] }), outside(-1))
+      writer.text(pythonJson(tools.map(Tool.envelope), { sortKeys: true, separators: [",", ":"] }), outside(-1))
       writer.scaffold("<|im_end|>", outside(-1))
     }
     if (messages[0]?.role !== "system") {

@@ -8,8 +8,8 @@ import { Renderer, type RendererError, type RendererService } from "../Renderer.
 import { Tokenizer, type TokenizerService } from "../Tokenizer.ts"
 import * as Format from "./internal/Format.ts"
 import * as LlamaParser from "./internal/LlamaParser.ts"
-import { pythonJson } from "./internal/pythonJson.ts"
 import * as Retention from "./internal/Retention.ts"
+import * as Tool from "./internal/Tool.ts"
 import { given, outside, produced, type Writer } from "./internal/Writer.ts"
 
 const name = "llama-3"
@@ -24,7 +24,7 @@ export const Config = Schema.Struct({
   preamble: Schema.optional(Schema.Boolean)
 })
 
-/** @category model */
+/** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
 // wire format of these models, which were trained on these words, with no space between the last two sentences
@@ -38,8 +38,7 @@ const toolsForSystem = `You have access to the following functions. To call a fu
 
 const header = (role: string) => `<|start_header_id|>${role}<|end_header_id|>\n\n`
 
-const toolText = ({ description, name: tool, parameters }: ToolSpec): string =>
-  `${pythonJson({ type: "function", function: { name: tool, description, parameters } }, { indent: 4 })}\n\n`
+const toolText = (tool: ToolSpec): string => `${Tool.json(tool, { indent: 4 })}\n\n`
 
 const makeWriteStart =
   ({ date = "26 Jul 2024", preamble = true, toolPlacement = "user" }: Options): Format.Dialect["writeStart"] =>

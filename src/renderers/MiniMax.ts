@@ -10,6 +10,7 @@ import * as Arguments from "./internal/Arguments.ts"
 import * as Format from "./internal/Format.ts"
 import { pythonJson } from "./internal/pythonJson.ts"
 import * as Retention from "./internal/Retention.ts"
+import * as Tool from "./internal/Tool.ts"
 import * as TurnParser from "./internal/TurnParser.ts"
 import { given, outside, produced, type Writer } from "./internal/Writer.ts"
 import * as XmlCall from "./internal/XmlCall.ts"
@@ -24,7 +25,7 @@ export const Config = Schema.Struct({
   thinkingRetention: Retention.option
 })
 
-/** @category model */
+/** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
 // wire format of these models, which were trained on these words
@@ -70,9 +71,7 @@ const makeWriteStart =
     else writer.text(system, given(owner))
     if (tools.length > 0) {
       writer.scaffold(toolsBefore, outside(owner))
-      for (const { description, name: tool, parameters } of tools) {
-        writer.text(`<tool>${pythonJson({ name: tool, description, parameters })}</tool>\n`, outside(owner))
-      }
+      for (const tool of tools) writer.text(`<tool>${pythonJson(Tool.inner(tool))}</tool>\n`, outside(owner))
       writer.scaffold(toolsAfter, outside(owner))
     }
     writer.scaffold("[e~[\n", outside(owner))

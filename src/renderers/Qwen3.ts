@@ -18,7 +18,7 @@ import { outside, produced, type Writer } from "./internal/Writer.ts"
 
 const name = "qwen3"
 
-/** How thinking is asked for, and kept in later turns. @category model */
+/** What is chosen about a Qwen3 conversation. @category model */
 export const Config = Schema.Struct({
   /** false asks the model to answer without reasoning; true by default */
   enableThinking: Schema.optional(Schema.Boolean),
@@ -26,7 +26,7 @@ export const Config = Schema.Struct({
   thinkingRetention: Retention.option
 })
 
-/** @category model */
+/** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
 const emptyReasoning = "<think>\n\n</think>\n\n"

@@ -13,6 +13,7 @@ import * as Arguments from "./internal/Arguments.ts"
 import * as Frame from "./internal/ChatMlFrame.ts"
 import * as Format from "./internal/Format.ts"
 import * as Retention from "./internal/Retention.ts"
+import * as Tool from "./internal/Tool.ts"
 import * as TurnParser from "./internal/TurnParser.ts"
 import { given, outside, produced, type Writer } from "./internal/Writer.ts"
 import * as XmlCall from "./internal/XmlCall.ts"
@@ -29,7 +30,7 @@ export const Config = Schema.Struct({
   thinkingRetention: Retention.option
 })
 
-/** @category model */
+/** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
 // wire format of these models, which were trained on these words
@@ -54,13 +55,16 @@ const words: XmlCall.Words = {
   many: false
 }
 
+/** How these models call tools. @category constants */
+export const callSyntax = XmlCall.syntax({ open: "<tool_call>", close: "</tool_call>" }, words)
+
 const writeStart = (writer: Writer, messages: ReadonlyArray<Message>, tools: ReadonlyArray<ToolSpec>): number => {
   if (tools.length === 0) return 0
   const first = messages[0]
   const owner = first?.role === "system" ? 0 : -1
   const system = first?.role === "system" ? first.content.trim() : ""
   writer.scaffold(`<|im_start|>system\n${toolsBefore}`, outside(owner))
-  for (const tool of tools) writer.text(`\n${Frame.toolJson(tool)}`, outside(owner))
+  for (const tool of tools) writer.text(`\n${Tool.json(tool)}`, outside(owner))
   writer.scaffold(toolsAfter, outside(owner))
   if (system !== "") {
     writer.text("\n\n", outside(owner))
@@ -124,7 +128,7 @@ export const make = (
         endIds,
         openIds: [ids["<|im_start|>"]],
         think: { open: "<think>", close: "</think>" },
-        calls: XmlCall.syntax({ open: "<tool_call>", close: "</tool_call>" }, words),
+        calls: callSyntax,
         callClosesReasoning: true,
         lines: { aroundReasoning: 1, afterReasoning: 2, beforeCall: 2 },
         emptyReasoningIsNone: false

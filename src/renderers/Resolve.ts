@@ -1,121 +1,129 @@
-/**
- * Chooses the renderer of a model directory. A name decides; without one the chat template must be one that a renderer
- * reproduces. What is not recognised is refused, since a wrong format trains silently on the wrong tokens.
- */
+/** The renderer of a model directory: the one that is named, or the one that its files call for. */
 import { readFile } from "node:fs/promises"
-import { join } from "node:path"
+import { resolve as absolute, basename, dirname, join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import { Renderer, RendererError, type RendererService } from "../Renderer.ts"
-import { Tokenizer, type TokenizerService } from "../Tokenizer.ts"
-import * as ChatMl from "./ChatMl.ts"
-import * as Qwen3 from "./Qwen3.ts"
+import { Tokenizer } from "../Tokenizer.ts"
+import type * as Default from "./Default.ts"
+import * as Detect from "./Detect.ts"
+import * as Registry from "./Registry.ts"
 
-const makers = {
-  chatml: (tokenizer: TokenizerService) => ChatMl.make(tokenizer),
-  qwen3: (tokenizer: TokenizerService) => Qwen3.make(tokenizer)
+export { names } from "./Registry.ts"
+
+/** A renderer, why it is the one, and the model's own template, if it has one. @category model */
+export interface Resolved {
+  readonly renderer: RendererService
+  readonly matchedBy: Detect.MatchedBy
+  readonly source: Default.Source | undefined
 }
 
-/** @category model */
-export type Name = keyof typeof makers
+type Json = Readonly<Record<string, unknown>>
 
-/** @category model */
-export const names: ReadonlyArray<Name> = ["chatml", "qwen3"]
+const isRecord = (value: unknown): value is Json => typeof value === "object" && value !== null && !Array.isArray(value)
 
-const isName = (name: string): name is Name => Object.hasOwn(makers, name)
+const read = (file: string) => Effect.either(Effect.tryPromise(() => readFile(file, "utf8")))
 
-const fromName = (name: string, tokenizer: TokenizerService): Either.Either<RendererService, RendererError> =>
-  isName(name)
-    ? makers[name](tokenizer)
-    : Either.left(
-        new RendererError({ renderer: name, reason: `there is no such renderer; choose ${names.join(" or ")}` })
-      )
+/** A file that may be missing; what is there and no JSON is refused. */
+const readJson = (file: string): Effect.Effect<Json, RendererError> =>
+  Effect.flatMap(read(file), (text) => {
+    if (Either.isLeft(text)) return Effect.succeed({})
+    const parsed = Either.try((): unknown => JSON.parse(text.right))
+    return Either.isRight(parsed) && isRecord(parsed.right)
+      ? Effect.succeed(parsed.right)
+      : Effect.fail(new RendererError({ renderer: "auto", reason: `${file} is not JSON` }))
+  })
 
-/** the template's spoken parts: string literals, and text outside of tags */
-const literals = (template: string): string => {
-  const outside = template.replace(/\{%[\s\S]*?%\}|\{\{[\s\S]*?\}\}|\{#[\s\S]*?#\}/g, "")
-  const quoted = template.match(/'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/g) ?? []
-  return [...quoted.map((text) => text.slice(1, -1)), outside].join("\n")
-}
-
-const isQwen3 = (template: string): boolean =>
-  ["reasoning_content", "enable_thinking", "last_query_index", "<tool_response>", "<args-json-object>"].every((part) =>
-    template.includes(part)
-  ) && !/<function=|You are (?!provided with function)/.test(template)
-
-/** nothing is said but the frame, every turn closes with a line break, and no text is trimmed */
-const isChatMl = (template: string): boolean => {
-  const joined = template.replace(/['"]\s*\+\s*['"]/g, "")
-  const rest = literals(template).replace(
-    /<\|im_(?:start|end)\|>|\\n|\b(?:system|user|assistant|tool|role|content)\b|\s/g,
-    ""
-  )
-  return (
-    rest === "" &&
-    joined.includes("<|im_start|>assistant\\n") &&
-    /<\|im_end\|>\\n/.test(joined) &&
-    !/<\|im_end\|>(?!\\n)/.test(joined) &&
-    !/trim|strip|replace|upper|lower/.test(template)
-  )
-}
-
-/** The renderer that reproduces a chat template, if there is one. @category detection */
-export const ofTemplate = (template: string): Name | undefined => {
-  if (isQwen3(template)) return "qwen3"
-  return isChatMl(template) ? "chatml" : undefined
-}
-
-const templateOf = (config: unknown): string | undefined => {
-  if (typeof config !== "object" || config === null || !("chat_template" in config)) return undefined
+const templateOf = (config: Json): string | undefined => {
   const template = config.chat_template
   if (typeof template === "string") return template
   if (!Array.isArray(template)) return undefined
   // several templates by name, of which "default" is the one for chat
-  const named: ReadonlyArray<{ readonly name?: unknown; readonly template?: unknown }> = template
-  const chosen = named.find(({ name }) => name === "default")?.template
-  return typeof chosen === "string" ? chosen : undefined
+  const chosen: unknown = template.find((one: unknown) => isRecord(one) && one.name === "default")
+  return isRecord(chosen) && typeof chosen.template === "string" ? chosen.template : undefined
 }
 
-const read = (file: string) => Effect.either(Effect.tryPromise(() => readFile(file, "utf8")))
+const spelling = (token: unknown): string | undefined => {
+  const content: unknown = isRecord(token) ? token.content : token
+  return typeof content === "string" ? content : undefined
+}
 
 /** A template of its own goes before the one that the tokenizer's configuration holds. */
-const adviceFor = (directory: string) =>
-  `if the model speaks ${names.join(" or ")}, write that format's chat template to ${join(directory, "chat_template.jinja")}`
-
-const readTemplate = (directory: string): Effect.Effect<string, RendererError> =>
+const readSource = (directory: string) =>
   Effect.gen(function* () {
     const separate = yield* read(join(directory, "chat_template.jinja"))
-    if (Either.isRight(separate)) return separate.right
-    const file = join(directory, "tokenizer_config.json")
-    const config = yield* read(file)
-    const refuse = (reason: string) =>
-      new RendererError({ renderer: "auto", reason: `${reason}; ${adviceFor(directory)}` })
-    if (Either.isLeft(config)) return yield* refuse(`${file} cannot be read`)
-    const parsed = Either.try((): unknown => JSON.parse(config.right))
-    if (Either.isLeft(parsed)) return yield* refuse(`${file} is not JSON`)
-    const template = templateOf(parsed.right)
-    return template ?? (yield* refuse(`${file} has no chat template`))
+    const config = yield* readJson(join(directory, "tokenizer_config.json"))
+    const template = Either.isRight(separate) ? separate.right : templateOf(config)
+    if (template === undefined) return undefined
+    const { decode } = yield* Tokenizer
+    const generation = yield* readJson(join(directory, "generation_config.json"))
+    const ends: ReadonlyArray<unknown> = [generation.eos_token_id].flat()
+    const source: Default.Source = {
+      template,
+      bosToken: spelling(config.bos_token),
+      eosToken: spelling(config.eos_token),
+      stopTokens: ends.flatMap((id) => (typeof id === "number" ? [decode([id])] : []))
+    }
+    return source
+  })
+
+/** What a directory's model is called: as its configuration says, or by where it lies. */
+const namesOf = (directory: string) =>
+  Effect.map(readJson(join(directory, "config.json")), ({ _name_or_path: said }) => {
+    const path = absolute(directory)
+    const place = `${basename(dirname(path))}/${basename(path)}`
+    return typeof said === "string" && said !== "" ? [said, place] : [place]
+  })
+
+const detect = (directory: string, source: Default.Source | undefined) =>
+  Effect.gen(function* () {
+    if (source !== undefined) {
+      return Detect.ofTemplate(source.template) ?? { name: "default", matchedBy: "template of its own" as const }
+    }
+    for (const name of yield* namesOf(directory)) {
+      const found = Detect.ofName(name)
+      if (found !== undefined) return found
+    }
+    const found = Detect.ofTokens(yield* Tokenizer)
+    if (found !== undefined) return found
+    const reason =
+      `${directory} has no chat template, and neither its name nor its tokens are of a known family; ` +
+      `write the model's template to ${join(directory, "chat_template.jinja")}`
+    return yield* new RendererError({ renderer: "auto", reason })
   })
 
 /**
- * The renderer of a model directory: the given one, or for "auto" (the default) the one of its chat template.
+ * The renderer of a model directory: the given one, or for "auto" (the default) the one that its files call for. `config`
+ * is that of the renderer.
  *
  * @category constructors
  */
-export const fromDirectory = (
+export const resolve = (
   directory: string,
-  name = "auto"
-): Effect.Effect<RendererService, RendererError, Tokenizer> =>
+  name = "auto",
+  config: Readonly<Record<string, unknown>> = {}
+): Effect.Effect<Resolved, RendererError, Tokenizer> =>
   Effect.gen(function* () {
     const tokenizer = yield* Tokenizer
-    if (name !== "auto") return yield* fromName(name, tokenizer)
-    const found = ofTemplate(yield* readTemplate(directory))
-    if (found !== undefined) return yield* fromName(found, tokenizer)
-    const reason = `the chat template of ${directory} is of no known format; ${adviceFor(directory)}`
-    return yield* new RendererError({ renderer: name, reason })
+    const source = yield* readSource(directory)
+    const found: Detect.Detected =
+      name === "auto" ? yield* detect(directory, source) : { name, matchedBy: "given name" }
+    const renderer = yield* Registry.make(found.name, { tokenizer, source }, { ...found.options, ...config })
+    return { renderer, matchedBy: found.matchedBy, source }
   })
 
-/** @category layers */
-export const layerFromDirectory = (directory: string, name = "auto"): Layer.Layer<Renderer, RendererError, Tokenizer> =>
-  Layer.effect(Renderer, fromDirectory(directory, name))
+/** `resolve`, the renderer alone. @category constructors */
+export const fromDirectory = (
+  directory: string,
+  name = "auto",
+  config: Readonly<Record<string, unknown>> = {}
+): Effect.Effect<RendererService, RendererError, Tokenizer> =>
+  Effect.map(resolve(directory, name, config), ({ renderer }) => renderer)
+
+/** The renderer of a model directory for the program. Fails with `RendererError`. @category layers */
+export const layerFromDirectory = (
+  directory: string,
+  name = "auto",
+  config: Readonly<Record<string, unknown>> = {}
+): Layer.Layer<Renderer, RendererError, Tokenizer> => Layer.effect(Renderer, fromDirectory(directory, name, config))

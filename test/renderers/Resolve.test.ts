@@ -7,10 +7,13 @@ import * as Layer from "effect/Layer"
 import { describe } from "vitest"
 import { Renderer } from "../../src/Renderer.ts"
 import * as ChatMl from "../../src/renderers/ChatMl.ts"
+import * as Detect from "../../src/renderers/Detect.ts"
+import * as Registry from "../../src/renderers/Registry.ts"
 import * as Resolve from "../../src/renderers/Resolve.ts"
 import { Tokenizer } from "../../src/Tokenizer.ts"
 import * as HuggingFace from "../../src/tokenizer/HuggingFace.ts"
 import { tokenizerConfig } from "../tokenizer/qwen3.ts"
+import { families } from "./families.ts"
 import { tokenizer } from "./fixtures.ts"
 
 describe("templates", () => {
@@ -21,11 +24,13 @@ describe("templates", () => {
       "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
     ]
   ])("%s is chatml", (_, template) => {
-    expect(Resolve.ofTemplate(template)).toBe("chatml")
+    expect(Detect.ofTemplate(template)).toEqual({ name: "chatml", matchedBy: "template" })
   })
 
   it("the Qwen3 template is qwen3", () => {
-    expect(Resolve.ofTemplate(tokenizerConfig.chat_template)).toBe("qwen3")
+    const template: string = tokenizerConfig.chat_template
+    expect(Detect.ofTemplate(template)).toEqual({ name: "qwen3", matchedBy: "template hash" })
+    expect(Detect.ofTemplate(`${template}\n`)).toMatchObject({ name: "qwen3", matchedBy: "template" })
   })
 
   it.each<[string, string]>([
@@ -35,7 +40,7 @@ describe("templates", () => {
     ["is of another family", "{{ bos_token }}{% for m in messages %}[INST] {{ m.content }} [/INST]{% endfor %}"],
     ["calls tools in XML", `${tokenizerConfig.chat_template}{{ '<function=' }}`]
   ])("one that %s is not recognised", (_, template) => {
-    expect(Resolve.ofTemplate(template)).toBeUndefined()
+    expect(Detect.ofTemplate(template)).toBeUndefined()
   })
 })
 
@@ -76,25 +81,110 @@ describe("model directories", () => {
       Effect.gen(function* () {
         expect((yield* Resolve.fromDirectory(directory, "qwen3")).name).toBe("qwen3")
         const unknown = yield* Effect.flip(Resolve.fromDirectory(directory, "glm"))
-        expect(unknown.message).toBe("renderer glm: there is no such renderer; choose chatml or qwen3")
+        expect(unknown.message).toMatch(
+          /^renderer glm: there is no such renderer; choose chatml, qwen3, .* or default$/
+        )
       })
     )
   )
 
-  it.effect("what is not recognised, missing or broken is an error that lists the names", () =>
+  it.effect("any other template is rendered as it is, up to a token that ends a turn", () =>
     Effect.gen(function* () {
-      const cases = [config("{{ 'x' }}"), config(undefined), {}, { "tokenizer_config.json": "{" }]
-      const expected = ["no known format", "has no chat template", "cannot be read", "is not JSON"]
+      const own = { chat_template: "{{ 'x' }}", eos_token: { content: "<|im_end|>" } }
+      const found = yield* inDirectory({ "tokenizer_config.json": JSON.stringify(own) }, (directory) =>
+        Resolve.resolve(directory)
+      )
+      expect([found.renderer.name, found.matchedBy]).toEqual(["default", "template of its own"])
+      expect(found.renderer.stopTokenIds).toEqual([tokenizer.special("<|im_end|>")])
+      const endless = yield* Effect.flip(nameOf(config("{{ 'x' }}")))
+      expect(endless.message).toContain("no token that ends a turn is known")
+      const generation = {
+        ...config("{{ 'x' }}"),
+        "generation_config.json": JSON.stringify({ eos_token_id: [tokenizer.special("<|im_end|>")] })
+      }
+      expect(yield* nameOf(generation)).toBe("default")
+    })
+  )
+
+  it.effect("without a template the model's name decides, exactly or by its family", () =>
+    Effect.gen(function* () {
+      const named = (name: string) =>
+        inDirectory({ "config.json": JSON.stringify({ _name_or_path: name }) }, (directory) =>
+          Resolve.resolve(directory)
+        )
+      expect(yield* named("Qwen/Qwen3-8B")).toMatchObject({ renderer: { name: "qwen3" }, matchedBy: "model name" })
+      expect(yield* named("me/Qwen3-4B-tuned")).toMatchObject({
+        renderer: { name: "qwen3" },
+        matchedBy: "family prefix"
+      })
+      const other = yield* Effect.flip(named("openai/gpt-oss-20b"))
+      expect(other.message).toContain("renderer gpt-oss: the tokenizer has no special token <|start|>")
+    })
+  )
+
+  it.effect("what is missing or broken is an error that says what to write where", () =>
+    Effect.gen(function* () {
+      const cases = [config(undefined), {}, { "tokenizer_config.json": "{" }, config("{% if %}")]
+      const expected = ["has no chat template", "has no chat template", "is not JSON", "chat template cannot be read"]
       for (const [index, files] of cases.entries()) {
         const error = yield* Effect.flip(nameOf(files))
         expect(error.message).toContain(expected[index])
-        expect(error.message).toContain("chatml or qwen3")
-        // What it advises is a file that is read, and no key of a configuration, which has none.
-        expect(error.message).toMatch(/write that format's chat template to .*chat_template\.jinja/)
-        expect(error.message).not.toContain("set renderer")
+        if (index < 2) expect(error.message).toMatch(/write the model's template to .*chat_template\.jinja/)
       }
     })
   )
+
+  it.effect("a configuration is refused with every key that is wrong in it", () =>
+    inDirectory(config(ChatMl.chatTemplate), (directory) =>
+      Effect.gen(function* () {
+        const wrong = yield* Effect.flip(
+          Resolve.fromDirectory(directory, "qwen3", { enableThinking: "no", enable_thinking: false })
+        )
+        expect(wrong.message).toContain("enableThinking")
+        expect(wrong.message).toContain("enable_thinking")
+      })
+    )
+  )
+})
+
+describe("families", () => {
+  it.each<[string, string | undefined]>([
+    ["Qwen/Qwen3.5-9B", "qwen3.5"],
+    ["Qwen/Qwen3.6-35B-A3B", "qwen3.6"],
+    ["Qwen/Qwen3-Coder-30B", undefined],
+    ["Qwen/Qwen3-VL-4B-Instruct", undefined],
+    ["zai-org/GLM-4.5-Air", "glm-4.5"],
+    ["zai-org/GLM-4.6", "glm-4.5"],
+    ["zai-org/GLM-5", "glm-5"],
+    ["zai-org/GLM-4.7-Flash", "glm-5"],
+    ["zai-org/GLM-5.1-FP8", "glm-5.1"],
+    ["zai-org/GLM-5.3", undefined],
+    ["deepseek-ai/DeepSeek-V3-0324", "deepseek-v3"],
+    ["deepseek-ai/DeepSeek-V3.1", undefined],
+    ["deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", undefined],
+    ["moonshotai/Kimi-K2-Instruct-0905", "kimi-k2"],
+    ["moonshotai/Kimi-K2-Thinking", undefined],
+    ["meta-llama/Llama-3.1-8B-Instruct", "llama-3"],
+    ["MiniMaxAI/MiniMax-M2.1", "minimax-m2"],
+    ["unsloth/gpt-oss-20b-BF16", "gpt-oss"],
+    ["mistralai/Mistral-7B", undefined]
+  ])("%s is of %s", (model, name) => {
+    expect(Detect.ofName(model)?.name).toBe(name)
+  })
+
+  it.each(families.map((family) => [family.title, family] as const))(
+    "%s is a renderer that can be named",
+    (_, family) => {
+      expect(Registry.names).toContain(family.renderer.name)
+    }
+  )
+
+  it("special tokens that one family alone has are enough; those of several are no guess", () => {
+    const found = (name: string) =>
+      Detect.ofTokens(families.find(({ renderer }) => renderer.name === name)!.tokenizer)?.name
+    for (const name of ["gpt-oss", "llama-3", "kimi-k2", "minimax-m2", "deepseek-v3"]) expect(found(name)).toBe(name)
+    for (const name of ["chatml", "qwen3", "qwen3.5", "glm-5"]) expect(found(name)).toBeUndefined()
+  })
 })
 
 const policy = "examples/reverse-text/policy"

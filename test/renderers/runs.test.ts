@@ -57,3 +57,16 @@ it("normalising may shorten a text: attribution counts the bytes that were encod
   const rendered = runs.finish()
   expect(textWhere(rendered, rendered.isContent, 1, qwen3())).toBe("body")
 })
+
+it("a token of scaffold and a body that takes the seam is the body's, whichever comes first", () => {
+  const where = (takesSeam: boolean) => {
+    const runs = Runs.make(qwen3())
+    runs.text("\n<response>", part(0))
+    runs.text("The end", { ...part(1), takesSeam })
+    runs.text("</response>", part(2))
+    const rendered = runs.finish()
+    return textWhere(rendered, rendered.isContent, 1, qwen3())
+  }
+  expect(where(false)).toBe(" end")
+  expect(where(true)).toBe(">The end")
+})

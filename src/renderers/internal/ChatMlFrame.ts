@@ -1,7 +1,7 @@
 /** What formats of the ChatML kind share: `<|im_start|>{role}`, a line break, the text, `<|im_end|>` and a line break. */
 import type { AssistantMessage, Message, ToolSpec } from "../../Message.ts"
 import * as JsonCall from "./JsonCall.ts"
-import { pythonJson } from "./pythonJson.ts"
+import * as Tool from "./Tool.ts"
 import { given, outside, produced, type Writer } from "./Writer.ts"
 
 /** @category constants */
@@ -33,10 +33,6 @@ export const writeToolResult = (writer: Writer, messages: ReadonlyArray<Message>
   if (messages[index + 1]?.role !== "tool") writer.scaffold("<|im_end|>\n", outside(index))
 }
 
-/** A tool as the templates hand it to the model. @category conversions */
-export const toolJson = ({ description, name, parameters }: ToolSpec): string =>
-  pythonJson({ type: "function", function: { name, description, parameters } })
-
 // wire format of the Qwen family, which was trained on these words
 const toolsBefore =
   "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" +
@@ -61,7 +57,7 @@ export const writeToolTurn = (
     writer.text("\n\n", outside(0))
   }
   writer.scaffold(toolsBefore, outside(owner))
-  for (const tool of tools) writer.text(`\n${toolJson(tool)}`, outside(owner))
+  for (const tool of tools) writer.text(`\n${Tool.json(tool)}`, outside(owner))
   writer.scaffold(`${toolsAfter}<|im_end|>\n`, outside(owner))
   return owner + 1
 }

@@ -25,7 +25,7 @@ export const makeReader = (sink: CallSink, tools: ReadonlyArray<ToolSpec> | unde
 
   const tell = (piece: string) => {
     json += piece
-    sink.arguments(piece)
+    if (name !== "") sink.arguments(piece)
   }
   const start = () => {
     if (isStarted) return

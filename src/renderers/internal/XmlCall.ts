@@ -42,7 +42,7 @@ export const makeReader = (words: Words, sink: CallSink, tools: ReadonlyArray<To
 
   const tell = (text: string) => {
     json += text
-    sink.arguments(text)
+    if (name !== undefined && name !== "") sink.arguments(text)
   }
   const endCall = (closed: boolean) => {
     const whole = isDone && closed
