@@ -1,7 +1,8 @@
 /** A rollout that is open to its agent, with a policy that says what a test wants, and plain requests to it. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import type { Inference } from "../../src/Inference.ts"
+import * as Queue from "effect/Queue"
+import { Inference, type InferenceService } from "../../src/Inference.ts"
 import * as Interception from "../../src/Interception.ts"
 import * as Mock from "../../src/inference/Mock.ts"
 import type { Limits } from "../../src/interception/Server.ts"
@@ -47,6 +48,39 @@ export const layerPolicy = ({ durationMs, maxSequenceLength, reply = () => "ok<|
     Layer.succeed(Tokenizer, tokenizer)
   ).pipe(Layer.provide(Layer.succeed(Tokenizer, tokenizer)))
 }
+
+/** A policy that draws half of its turn, tells that it has, and waits to be let go on; `ended` says how each call went. */
+export const heldPolicy = (text: string) =>
+  Effect.gen(function* () {
+    const drawn = yield* Queue.unbounded<void>()
+    const goOn = yield* Queue.unbounded<void>()
+    const ended = yield* Queue.unbounded<"done" | "interrupted">()
+    let calls = 0
+    const ids = Int32Array.from(said(text))
+    const logprobs = new Float32Array(ids.length).fill(-0.5)
+    const half = ids.length >> 1
+    const inference: InferenceService = {
+      name: "held",
+      maxSequenceLength: 1 << 16,
+      score: () => Effect.die("not asked"),
+      adopt: () => Effect.void,
+      generate: (_, __, { onTokens } = {}) =>
+        Effect.gen(function* () {
+          calls++
+          onTokens?.(ids.slice(0, half), logprobs.slice(0, half))
+          yield* drawn.offer(undefined)
+          yield* goOn.take
+          return { tokenIds: ids, logprobs, finishReason: "stop" as const, policyVersion: 0 }
+        }).pipe(Effect.onExit((exit) => ended.offer(exit._tag === "Success" ? "done" : "interrupted")))
+    }
+    const layer = Layer.mergeAll(
+      Layer.succeed(Inference, inference),
+      ChatMl.layer,
+      Layer.succeed(Tokenizer, tokenizer),
+      Interception.layer()
+    ).pipe(Layer.provide(Layer.succeed(Tokenizer, tokenizer)))
+    return { layer, drawn: drawn.take, goOn: goOn.offer(undefined), ended: ended.take, calls: () => calls }
+  })
 
 export const requests = (endpoint: Interception.Endpoint) => {
   const headersOf = (more: Readonly<Record<string, string>>) => ({

@@ -81,20 +81,21 @@ export const writer =
       const at = place(index, part.type)
       const item = Items.whole(part, at.item_id, logprobs)
       told.push(item)
-      const done = event("response.output_item.done", { output_index: index, item })
+      const parts: Array<string> = []
       if (part.type === "call") {
         const { arguments: json, name } = part.call
-        return event("response.function_call_arguments.done", { ...at, name, arguments: json }) + done
+        parts.push(event("response.function_call_arguments.done", { ...at, name, arguments: json }))
+      } else {
+        const content = { ...at, content_index: 0, text: part.text }
+        if (part.type === "reasoning") parts.push(event("response.reasoning_text.done", content))
+        else {
+          parts.push(event("response.output_text.done", { ...content, logprobs }))
+          const whole = Items.outputText(part.text, logprobs)
+          parts.push(event("response.content_part.done", { ...at, content_index: 0, part: whole }))
+        }
       }
-      const content = { ...at, content_index: 0 }
-      if (part.type === "reasoning") {
-        return event("response.reasoning_text.done", { ...content, text: part.text }) + done
-      }
-      return (
-        event("response.output_text.done", { ...content, text: part.text, logprobs }) +
-        event("response.content_part.done", { ...content, part: Items.outputText(part.text, logprobs) }) +
-        done
-      )
+      parts.push(event("response.output_item.done", { output_index: index, item }))
+      return parts.join("")
     }
     const close = (logprobs: ReadonlyArray<object>) => {
       if (open === undefined) return ""
