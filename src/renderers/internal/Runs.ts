@@ -27,54 +27,72 @@ export interface Runs {
 /** scaffold of no message @category constants */
 export const scaffold: Part = { message: -1, sampled: false, content: false }
 
+/** Neighbouring tokens of one part. */
+interface Stretch {
+  readonly ids: ArrayLike<number>
+  readonly part: Part
+}
+
 /** @category constructors */
 export const make = (tokenizer: TokenizerService, prior: ReadonlyArray<Int32Array> = []): Runs => {
-  const ids: Array<number> = []
-  const parts: Array<Part> = []
+  const stretches: Array<Stretch> = prior.map((ids) => ({ ids, part: scaffold }))
   let run: Array<{ readonly text: string; readonly part: Part }> = []
-  const append = (id: number, part: Part) => {
-    ids.push(id)
-    parts.push(part)
-  }
   const flush = () => {
     const pieces = run
     run = []
     if (pieces.length === 0) return
-    const joined = pieces.map(({ text }) => text).join("")
-    const encoding = tokenizer.encode(joined)
+    const { ends: lasts, ids, starts } = tokenizer.encode(pieces.map(({ text }) => text).join(""))
     let text = ""
-    // measured from the start, since normalising may join characters across a seam
-    const ends = pieces.map((piece) => {
+    // measured from the start, since normalising may join characters across a seam; where the last ends nobody asks
+    const ends = pieces.slice(0, -1).map((piece) => {
       text += piece.text
       return Buffer.byteLength(tokenizer.normalize(text))
     })
     let piece = 0
-    for (let at = 0; at < encoding.ids.length; at++) {
-      while (encoding.starts[at]! >= ends[piece]! && piece + 1 < pieces.length) piece++
+    const ownerOf = (at: number): number => {
+      while (piece < ends.length && starts[at]! >= ends[piece]!) piece++
       let owner = piece
-      for (let next = piece + 1; next < pieces.length && encoding.ends[at]! > ends[next - 1]!; next++) {
+      for (let next = piece + 1; next < pieces.length && lasts[at]! > ends[next - 1]!; next++) {
         if (pieces[next]!.part.takesSeam === true && !pieces[owner]!.part.content) owner = next
       }
-      append(encoding.ids[at]!, pieces[owner]!.part)
+      return owner
     }
+    let from = 0
+    let owner = 0
+    for (let at = 0; at < ids.length; at++) {
+      const next = ends.length === 0 ? 0 : ownerOf(at)
+      if (next === owner) continue
+      stretches.push({ ids: ids.subarray(from, at), part: pieces[owner]!.part })
+      from = at
+      owner = next
+    }
+    stretches.push({ ids: ids.subarray(from), part: pieces[owner]!.part })
   }
-  for (const tape of prior) for (const id of tape) append(id, scaffold)
   return {
     special: (id, part) => {
       flush()
-      append(id, part)
+      stretches.push({ ids: [id], part })
     },
     text: (text, part) => {
       if (text !== "") run.push({ text, part })
     },
     finish: () => {
       flush()
-      return {
-        tokenIds: Int32Array.from(ids),
-        messageIndices: Int32Array.from(parts, ({ message }) => message),
-        sampledMask: Uint8Array.from(parts, ({ sampled }) => (sampled ? 1 : 0)),
-        isContent: Uint8Array.from(parts, ({ content }) => (content ? 1 : 0))
+      const length = stretches.reduce((sum, { ids }) => sum + ids.length, 0)
+      const tokenIds = new Int32Array(length)
+      const messageIndices = new Int32Array(length)
+      const sampledMask = new Uint8Array(length)
+      const isContent = new Uint8Array(length)
+      let at = 0
+      for (const { ids, part } of stretches) {
+        const end = at + ids.length
+        tokenIds.set(ids, at)
+        messageIndices.fill(part.message, at, end)
+        if (part.sampled) sampledMask.fill(1, at, end)
+        if (part.content) isContent.fill(1, at, end)
+        at = end
       }
+      return { tokenIds, messageIndices, sampledMask, isContent }
     }
   }
 }
