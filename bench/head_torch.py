@@ -28,7 +28,7 @@ def main() -> None:
     targets = torch.randint(vocab, (tokens,))
     slopes = torch.rand(tokens) / tokens
     rows = chunk if chunk > 0 else tokens
-    shape_line = {"version": torch.__version__, "base": base}
+    shape_line = {"version": torch.__version__, "base": base * 1024}
 
     def loss_of(x, ids, slope):
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):

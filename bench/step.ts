@@ -1,73 +1,197 @@
 /**
- * Tokens per second of a training step on the policy of reverse-text: forward, loss, backward and optimiser over one packed
- * batch, for the built-in loss in its kernel and for the same loss as a user's would be computed, outside of it.
+ * A training step of a small Llama, forward, loss, backward and AdamW on packed sequences, beside PyTorch in its fastest
+ * form: float32, autocast or bfloat16 parameters. Programs take turns; a ratio is PyTorch's time by ours, the median over
+ * the rounds. `cpu` ratios are of processor time, which a busy machine distorts less; memory is of whole processes.
  *
- *     npx vite-node bench/step.ts [rounds]
+ *     npm run bench:step [rounds]
  */
-
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { createInterface } from "node:readline"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import * as MicroBatch from "../src/MicroBatch.ts"
-import type { Engine } from "../src/Trainer/Engine.ts"
-import Dppo from "../src/Trainer/losses/Dppo.ts"
-import * as PackedLossNative from "../src/Trainer/PackedLossNative.ts"
-import * as RlLoss from "../src/Trainer/RlLoss.ts"
-import { Trainer } from "../src/Trainer/Trainer.ts"
-import * as TrainerNative from "../src/Trainer/TrainerNative.ts"
-import type { TrainingSample } from "../src/TrainingSample.ts"
-import { table } from "./numbers.ts"
-import { ids, pace, row, titles, withEngine } from "./policy.ts"
+import * as Engine from "../src/Trainer/Engine.ts"
+import type { NativeBatch, Phases, Precision } from "../src/Trainer/Native.ts"
+import { median, table } from "./numbers.ts"
+import { ids } from "./policy.ts"
+import {
+  ceiling,
+  fastest,
+  howToInstall,
+  inTurns,
+  type Program,
+  type Round,
+  ratios,
+  spread,
+  start,
+  torch,
+  torchVersion
+} from "./rivals.ts"
 
-/** A rollout of reverse-text: half of it prompt, half of it sampled. */
-const sample = (length: number, seed: number, vocabulary: number): TrainingSample => ({
-  rollout: `r${seed}`,
-  source: "bench",
-  policyVersion: 0,
-  tokenIds: ids(length, seed, vocabulary),
-  mask: Uint8Array.from({ length }, (_, i) => (i >= length / 2 ? 1 : 0)),
-  logprobs: new Float32Array(length).fill(-3),
-  temperatures: new Float32Array(length).fill(1),
-  advantages: new Float32Array(length).fill(seed % 2 === 0 ? 1 : -1),
+const shape = {
+  ...{ hidden: 256, layers: 6, heads: 4, intermediate: 768, vocabulary: 8192 },
+  ...{ sequences: 8, length: 512, threads: 2 }
+}
+const tokens = shape.sequences * shape.length
+
+const config = {
+  ...{ model_type: "llama", hidden_size: shape.hidden, intermediate_size: shape.intermediate, hidden_act: "silu" },
+  ...{ num_hidden_layers: shape.layers, num_attention_heads: shape.heads, num_key_value_heads: shape.heads },
+  ...{ vocab_size: shape.vocabulary, max_position_embeddings: shape.length, tie_word_embeddings: false },
+  ...{ rms_norm_eps: 1e-6, rope_theta: 10_000 }
+}
+
+/** Every token but the first of each sequence is trained on by cross-entropy. */
+const batch = (): NativeBatch => ({
+  tokenIds: ids(tokens, 1, shape.vocabulary),
+  sequenceLengths: new Int32Array(shape.sequences).fill(shape.length),
+  temperatures: new Float32Array(tokens).fill(1),
+  mask: new Uint8Array(tokens),
+  logprobs: new Float32Array(tokens),
+  advantages: new Float32Array(tokens),
   referenceLogprobs: undefined,
   rlWeights: undefined,
-  ceWeights: undefined,
+  ceWeights: new Float32Array(tokens).fill(1),
   refKlWeights: undefined
 })
 
-const builtIn = RlLoss.make(Dppo, {})
-const losses = { "step, native loss": builtIn, "step, loss in TypeScript": { ...builtIn, native: undefined } }
+const optimizer = { learningRate: 1e-5, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0.01, maxGradNorm: 1 }
 
-const step = (engine: Engine, loss: RlLoss.RlLoss, rounds: number) =>
-  Effect.gen(function* () {
-    const trainer = yield* Trainer
-    const samples = Array.from({ length: 128 }, (_, i) => sample(48 + (i % 33), i, engine.config.vocabSize))
-    const packed = MicroBatch.pack(samples, { maxSequenceLength: 2048 })
-    return yield* pace(Effect.as(trainer.step(packed, 1), packed.tokens), rounds)
-  }).pipe(
-    Effect.provide(
-      TrainerNative.layer(engine, {
-        loss,
-        learningRate: 0,
-        schedule: { type: "constant" },
-        steps: 1,
-        ...{ beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0, maxGradNorm: 1 }
-      }).pipe(Layer.provide(PackedLossNative.layer(engine)), Layer.provide(NodeFileSystem.layer))
-    )
-  )
+/** Answers lines of standard input with steps. */
+const serve = (directory: string, dtype: Precision) =>
+  Effect.scoped(
+    Effect.gen(function* () {
+      const engine = yield* Engine.open(directory, {
+        ...{ threads: shape.threads, trainable: true, dtype, randomInit: { seed: 1, std: 0.02 } }
+      })
+      const counts = { rl: 0, ce: tokens - shape.sequences, refKl: 0 }
+      const loss = { kernel: "importance_sampling" } as const
+      const micro = batch()
+      const step = Effect.zipRight(engine.forwardBackward(micro, counts, loss), engine.optimizerStep(optimizer))
+      yield* step
+      yield* engine.takePhases
+      console.log(JSON.stringify({ base: 0 }))
+      const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
+      while ((yield* Effect.promise(() => lines.next())).done !== true) {
+        const cpu = process.cpuUsage()
+        const started = process.hrtime.bigint()
+        yield* step
+        const ms = Number(process.hrtime.bigint() - started) / 1e6
+        const { system, user } = process.cpuUsage(cpu)
+        const phases = yield* engine.takePhases
+        const peak = process.resourceUsage().maxRSS * 1024
+        console.log(JSON.stringify({ ms, cpuMs: (system + user) / 1e3, peak, phases }))
+      }
+    })
+  ).pipe(Effect.provide(NodeFileSystem.layer))
 
-const rounds = Number(process.argv[2] ?? 7)
+/** Operations of the matrix products of each phase, forward; the backward pass has twice as many. */
+const work = () => {
+  const { heads, hidden, intermediate, layers, length, sequences, vocabulary } = shape
+  const pairs = (sequences * length * (length + 1)) / 2
+  return {
+    projections: layers * 2 * tokens * 3 * hidden * hidden,
+    attention: layers * 4 * pairs * heads * (hidden / heads),
+    feedForward: layers * 2 * tokens * hidden * (hidden + 3 * intermediate),
+    head: 2 * (tokens - sequences) * hidden * vocabulary
+  }
+}
 
-const program = Effect.gen(function* () {
+/** Bytes that a phase must move to and from memory at least: parameters and moments read, gradients cleared. */
+const optimizerBytes = () => {
+  const { hidden, intermediate, layers, vocabulary } = shape
+  const parameters = 2 * vocabulary * hidden + layers * (4 * hidden * hidden + 3 * hidden * intermediate)
+  return 4 * parameters * 9
+}
+
+const phaseTable = (rounds: ReadonlyArray<Round>, top: { readonly flops: number; readonly bytes: number }) => {
+  const seconds = (name: keyof Phases, pass: "forward" | "backward") =>
+    median(rounds.map(({ phases }) => (phases as Phases)[name][pass]))
   const rows: Array<ReadonlyArray<string>> = []
-  for (const [name, loss] of Object.entries(losses)) {
-    for (const threads of [1, 2]) {
-      const found = yield* withEngine({ threads, trainable: true }, (engine) => step(engine, loss, rounds))
-      rows.push(row(name, threads, found))
+  for (const [name, flops] of Object.entries(work()) as Array<[keyof Phases, number]>) {
+    // The head's forward pass belongs to its backward pass here: both are one sweep.
+    const passes =
+      name === "head"
+        ? ([["backward", 3]] as const)
+        : ([
+            ["forward", 1],
+            ["backward", name === "attention" ? 2.5 : 2]
+          ] as const)
+    for (const [pass, times] of passes) {
+      const spent = seconds(name, pass)
+      const rate = (times * flops) / spent
+      rows.push([
+        `${name} ${name === "head" ? "both" : pass}`,
+        (spent * 1e3).toFixed(0),
+        (rate / 1e9).toFixed(0),
+        `${((100 * rate) / top.flops).toFixed(0)} %`
+      ])
     }
   }
-  yield* Console.log(table(titles, rows))
-})
+  const spent = seconds("optimizer", "forward")
+  rows.push([
+    "optimizer",
+    (spent * 1e3).toFixed(0),
+    "",
+    `${((100 * optimizerBytes()) / spent / top.bytes).toFixed(0)} % of memory`
+  ])
+  return table(["phase", "ms", "GF/s", "of ceiling"], rows)
+}
 
-await Effect.runPromise(program)
+const main = async (rounds: number) => {
+  const directory = mkdtempSync(join(tmpdir(), "primerl-step-"))
+  writeFileSync(join(directory, "config.json"), JSON.stringify(config))
+  const own = (dtype: string): Program => ({
+    name: `primerl ${dtype}`,
+    command: process.execPath,
+    args: [process.argv[1]!, "--serve", directory, dtype]
+  })
+  const peer = (precision: string) => torch("step_torch.py", precision, { ...shape, precision }, shape.threads)
+  const version = torchVersion()
+  const rows: Array<ReadonlyArray<string>> = []
+  const figures: Array<string> = []
+  const phases: Array<string> = []
+  for (const [dtype, kinds] of [
+    ["float32", ["float32"]],
+    ["bfloat16", ["autocast", "bfloat16"]]
+  ] as const) {
+    const best = version === undefined ? undefined : await fastest(kinds.map(peer))
+    const top = ceiling(shape.threads, dtype)
+    const rivals = []
+    for (const program of [own(dtype), ...(best === undefined ? [] : [best])]) rivals.push(await start(program))
+    const found = await inTurns(rivals, rounds)
+    for (const rival of rivals) await rival.end()
+    const peak = (i: number) => Math.max(...found[i]!.map((round) => round.peak))
+    for (const [i, rival] of rivals.entries()) {
+      const times = found[i]!.map(({ ms }) => ms)
+      rows.push([
+        rival.name,
+        spread(times),
+        median(found[i]!.map(({ cpuMs }) => cpuMs)).toFixed(0),
+        ((tokens * 1e3) / median(times)).toFixed(0),
+        (peak(i) / 2 ** 20).toFixed(0)
+      ])
+    }
+    if (best === undefined) rows.push([`torch ${dtype}`, howToInstall, "", "", ""])
+    else {
+      const { cpu, wall } = ratios(found[0]!, found[1]!)
+      figures.push(
+        `ratio step_${dtype} ${wall.toFixed(2)}`,
+        `ratio step_${dtype}_cpu ${cpu.toFixed(2)}`,
+        `ratio step_${dtype}_memory ${(peak(1) / peak(0)).toFixed(2)}`
+      )
+    }
+    phases.push(`${dtype}, ceiling ${(top.flops / 1e9).toFixed(0)} GF/s, memory ${(top.bytes / 1e9).toFixed(1)} GB/s`)
+    phases.push(phaseTable(found[0]!, top))
+  }
+  rmSync(directory, { recursive: true })
+  console.log(`${JSON.stringify(shape)}, torch ${version ?? "is missing"}`)
+  console.log(table(["program", "ms", "cpu ms", "tokens/s", "MB"], rows))
+  console.log(phases.join("\n"))
+  console.log(figures.join("\n"))
+}
+
+const [first, directory, dtype] = process.argv.slice(2)
+if (first === "--serve") await Effect.runPromise(serve(directory!, dtype as Precision) as Effect.Effect<void, unknown>)
+else await main(Number(first ?? 7))

@@ -9,6 +9,7 @@ import type { EvalReport, SftReport, StepReport } from "../src/Report.ts"
 import type { Ended } from "../src/Rollout.ts"
 import type { Plan as SourcePlan } from "../src/run/Sources.ts"
 import type { Listening, Options as ServeOptions } from "../src/server/Serve.ts"
+import type { MemoryPlan } from "../src/Trainer/Native.ts"
 import type { Explanation } from "../src/testing/Explanation.ts"
 
 /** A failure that a command can show: its message is all that is printed. @category errors */
@@ -56,6 +57,12 @@ export interface RunsService {
   readonly check: (config: TrainDraft) => Effect.Effect<ReadonlyArray<Finding>>
   /** Each training source in the words of a plan; starts and connects nothing. */
   readonly plan: (config: TrainDraft) => Effect.Effect<ReadonlyArray<SourcePlan>, RunFailure>
+  /** The bytes that training takes, for micro-batches of up to `tokens` tokens. */
+  readonly memory: (
+    directory: string,
+    engine: TrainConfig["trainer"]["engine"],
+    tokens: number
+  ) => Effect.Effect<MemoryPlan, RunFailure>
   readonly train: (
     config: TrainConfig,
     options: { readonly resume: boolean }

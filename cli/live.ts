@@ -55,6 +55,8 @@ export const layer = Layer.effect(
           Effect.flatMap(run, ({ plan }) => plan(config)),
           failure
         ),
+      memory: (...of) =>
+        Effect.flatMap(run, ({ memory }) => Effect.provide(Effect.mapError(memory(...of), failure), context)),
       train: (config, options) => opened(Effect.flatMap(run, ({ train }) => train(config, options))),
       sft: (config) => opened(Effect.flatMap(run, ({ sft }) => sft(config))),
       serve: (options) =>

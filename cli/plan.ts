@@ -2,6 +2,7 @@
 import * as Command from "@effect/cli/Command"
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import type { Finding, TrainDraft } from "../src/Config.ts"
 import { Output } from "./Output.ts"
 import { files, lazily, set } from "./options.ts"
@@ -33,7 +34,11 @@ export const command = Command.make("plan", { files, set }, ({ files, set }) =>
     const isThere = name === undefined || (yield* Effect.orElseSucceed(fs.exists(`${name}/config.json`), () => false))
     if (!isThere) notes.push(`model.name: there is no model directory ${name}`)
     const sources = plan._tag === "Train" ? yield* runs.plan(plan.config) : []
-    yield* write(text(plan, sources, notes))
+    const engine = plan._tag === "Train" ? plan.config.trainer.engine : plan.config.engine
+    const tokens = plan._tag === "Train" ? plan.config.trainer.model.seqLen : plan.config.data.seqLen
+    const memory =
+      name === undefined || !isThere ? Option.none() : yield* Effect.option(runs.memory(name, engine, tokens))
+    yield* write(text(plan, sources, notes, Option.getOrUndefined(memory)))
     yield* written
   })
 ).pipe(Command.withDescription("Prints the resolved configuration and what follows from it; starts nothing."))

@@ -1,6 +1,7 @@
 // Builds the native addon with nothing but a C++ compiler and two header packages from npm.
 //   node native/build.mjs         native/src/**/*.cc                    -> native/build/primerl.node
 //   node native/build.mjs test    native/test/*.cc + core (without Node) -> programs, run one after another
+//   node native/build.mjs sanitize  the tests, compiled with the sanitizers of addresses and of undefined behaviour
 //   node native/build.mjs bench   native/bench/*.cc + core               -> programs, for bench/*.ts to run
 // An object is compiled again when its source, a header it included, or the command line has changed.
 import { execFileSync, spawn } from "node:child_process"
@@ -12,7 +13,8 @@ import { fileURLToPath } from "node:url"
 
 const native = dirname(fileURLToPath(import.meta.url))
 const root = dirname(native)
-const build = join(native, "build")
+const sanitizes = process.argv[2] === "sanitize"
+const build = sanitizes ? join(native, "build", "sanitize") : join(native, "build")
 const compiler = process.env.CXX || (process.platform === "darwin" ? "c++" : "g++")
 const jobs = 2
 
@@ -72,7 +74,8 @@ const inParallel = async (tasks) => {
 }
 
 const version = requireCompiler()
-const common = ["-O3", "-g1", "-std=c++17", "-fPIC", "-pthread", "-Wall", "-Wextra", `-I${join(native, "include")}`, `-I${join(native, "src")}`]
+const sanitizers = sanitizes ? ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"] : []
+const common = [...sanitizers, sanitizes ? "-O1" : "-O3", "-g1", "-std=c++17", "-fPIC", "-pthread", "-Wall", "-Wextra", `-I${join(native, "include")}`, `-I${join(native, "src")}`]
 const bindingFlags = () => [
   "-DNAPI_VERSION=9",
   "-DNODE_ADDON_API_CPP_EXCEPTIONS",
@@ -172,7 +175,7 @@ const programs = async (directory, only) => {
   const made = []
   for (const [i, file] of files.entries()) {
     const program = join(build, directory, basename(file, ".cc"))
-    await link(program, [objects[i], ...core], ["-pthread"])
+    await link(program, [objects[i], ...core], ["-pthread", ...sanitizers])
     made.push({ file, program })
   }
   return made
@@ -190,7 +193,7 @@ const test = async () => {
   if (failed.length > 0) fail(`${failed.length} of ${made.length} tests failed: ${failed.join(", ")}`)
 }
 
-if (process.argv[2] === "test") await test()
+if (process.argv[2] === "test" || sanitizes) await test()
 else if (process.argv[2] === "bench") await programs("bench", process.argv.slice(3))
 else if (process.argv[2] === undefined) await addon()
-else fail(`unknown argument "${process.argv[2]}"; there are "test" and "bench"`)
+else fail(`unknown argument "${process.argv[2]}"; there are "test", "sanitize" and "bench"`)

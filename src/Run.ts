@@ -41,11 +41,15 @@ import * as Sources from "./run/Sources.ts"
 import { open, type Started } from "./run/Started.ts"
 import * as Summary from "./run/Summary.ts"
 import * as State from "./State.ts"
+import * as NativeEngine from "./Trainer/Engine.ts"
 import * as ModelConfig from "./Trainer/ModelConfig.ts"
+import type { ModelError } from "./Trainer/ModelError.ts"
+import type { MemoryPlan } from "./Trainer/Native.ts"
+import type { NativeError } from "./Trainer/NativeError.ts"
 
 export type { Started }
 
-const threadsOf = (threads: number | undefined) => threads ?? os.availableParallelism()
+const engineOf = (engine: Config.TrainConfig["trainer"]["engine"]) => Policy.engine(engine, os.availableParallelism())
 
 /** What a run knows by name, besides the modules that its config names. @category registries */
 export const registry = Registry.make([Grpo, MaxRl, Rae, HierarchicalGrpo, Opd, Opsd, Sft, Echo], (specifier) =>
@@ -89,16 +93,17 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
     // What was not finite is null in the file.
     const rewards = (past?.rows ?? []).map(({ reward }) => reward ?? Number.NaN)
 
-    const threads = threadsOf(trainer.engine.threads)
+    const engine = engineOf(trainer.engine)
     const { optim, scheduler } = trainer
     const policy = yield* Layer.mergeAll(
       Policy.layerInference(weights, {
-        threads,
+        ...engine,
         version: resumedFrom ?? 0,
         maxSequenceLength: orchestrator.seqLen
       }),
       Policy.layerTrainer(weights, {
-        threads,
+        ...engine,
+        maxTokens: trainer.model.seqLen,
         training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
         optimizer: resumedFrom === undefined ? "fresh" : "saved"
       })
@@ -169,7 +174,8 @@ export const sft = (config: Config.SftConfig) =>
     yield* ModelConfig.read(model.name)
     const loss = yield* Losses.resolve({ type: "dppo" })
     const policy = yield* Policy.layerTrainer(model.name, {
-      threads: threadsOf(engine.threads),
+      ...engineOf(engine),
+      maxTokens: data.seqLen,
       randomInit: model.randomInit,
       training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
       optimizer: "fresh"
@@ -231,7 +237,7 @@ export const evaluate = (
   const { orchestrator, trainer } = config
   const model = options.model ?? config.model.name
   const layer = Policy.layerInference(model, {
-    threads: threadsOf(trainer.engine.threads),
+    ...engineOf(trainer.engine),
     maxSequenceLength: orchestrator.seqLen
   }).pipe(Layer.provideMerge(Policy.layerText(model)), Layer.merge(Permits.layer(orchestrator.maxInflight)))
   const reports = Stream.unwrap(Effect.map(evaluationsOf(config, options), Stream.fromIterable)).pipe(
@@ -263,6 +269,20 @@ export const check = (config: Config.TrainDraft): Effect.Effect<ReadonlyArray<Co
     }
     return findings
   })
+
+/**
+ * The bytes that training the model in `directory` takes, for micro-batches of up to `tokens` tokens. Nothing is opened.
+ *
+ * @category checking
+ */
+export const memory = (
+  directory: string,
+  engine: Config.TrainConfig["trainer"]["engine"],
+  tokens: number
+): Effect.Effect<MemoryPlan, ModelError | NativeError, FileSystem.FileSystem> => {
+  const { memoryLimit: _, ...options } = engineOf(engine)
+  return NativeEngine.memoryPlan(directory, { ...options, trainable: true, tokens })
+}
 
 /**
  * Each training source in the words of a plan: its algorithm, what its credit waits for, and the models of others that it

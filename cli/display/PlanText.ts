@@ -4,6 +4,7 @@
  */
 import * as Config from "../../src/Config.ts"
 import type { Plan as SourcePlan } from "../../src/run/Sources.ts"
+import type { MemoryPlan } from "../../src/Trainer/Native.ts"
 import { learningRate } from "../../src/Trainer/Schedule.ts"
 
 /** A derived quantity, its value and how it comes about. @category model */
@@ -155,15 +156,39 @@ const ofSources = (config: Config.TrainDraft, sources: ReadonlyArray<SourcePlan>
     ]
   })
 
-/** `notes`: what a run would still need here. @category rendering */
+const mebibytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(bytes < 10 * 2 ** 20 ? 1 : 0)} MiB`
+
+/** What training takes, and what sampling from the same model takes beside it. */
+const ofMemory = (plan: Config.AnyConfig, memory: MemoryPlan): ReadonlyArray<Derived> => {
+  const parts = [
+    `weights ${mebibytes(memory.weights)}`,
+    `gradients ${mebibytes(memory.gradients)}`,
+    `optimiser ${mebibytes(memory.optimizer)}`,
+    `activations ${mebibytes(memory.activations)}`,
+    `workspace ${mebibytes(memory.workspace)}`
+  ]
+  const sampling = derived(
+    "memory to sample",
+    `about ${mebibytes(memory.weights + memory.decoder)}`,
+    `weights and a packed copy; ${(memory.cachePerToken / 1024).toFixed(1)} KiB more for each token of a running sequence`
+  )
+  return [
+    derived("memory to train", `about ${mebibytes(memory.total)}`, parts.join(", ")),
+    ...(plan._tag === "Train" ? [sampling] : [])
+  ]
+}
+
+/** `notes`: what a run would still need here; `memory`: what training takes. @category rendering */
 export const text = (
   plan: Config.AnyConfig,
   sources: ReadonlyArray<SourcePlan>,
-  notes: ReadonlyArray<string>
+  notes: ReadonlyArray<string>,
+  memory?: MemoryPlan | undefined
 ): string => {
   const train = plan._tag === "Train"
   const toml = train ? Config.trainToml(plan.config) : Config.sftToml(plan.config)
-  const rows = train ? ofTrain(plan.config) : ofSft(plan.config)
+  const known = memory === undefined ? [] : ofMemory(plan, memory)
+  const rows = [...(train ? ofTrain(plan.config) : ofSft(plan.config)), ...known]
   const unnamed = plan.config.model.name === undefined
   const needed = [...(unnamed ? ["model.name is not set: give the directory of a policy"] : []), ...notes]
   const comments = needed.flatMap((note) => note.split("\n")).map((line) => `#   ${line}`)

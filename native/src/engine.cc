@@ -24,7 +24,7 @@ void Engine::Job::end(std::exception_ptr failure) {
 }
 
 Engine::Engine(const ModelConfig& config, const Options& options)
-    : network_(config, options.trainable),
+    : network_(config, {options.trainable, options.recompute, options.memoryLimit}),
       pool_(options.threads),
       isa_(options.isa),
       precision_(options.precision),
@@ -97,7 +97,7 @@ void Engine::runJob(Job& job) {
   try {
     const Compute compute = this->compute(job.ticket.get());
     compute.check();
-    job.work({network_, compute});
+    job.work({network_, phases_, compute});
   } catch (...) {
     failed = failure();
   }

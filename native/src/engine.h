@@ -12,6 +12,7 @@
 
 #include "generate.h"
 #include "network.h"
+#include "primerl/phases.h"
 
 namespace primerl {
 
@@ -23,6 +24,10 @@ class Engine {
     Isa isa = Isa::scalar;
     Precision precision = Precision::float32;
     Precision headPrecision = Precision::float32;
+    bool recompute = false;
+    int64_t memoryLimit = 0;
+    /** whether to measure where the time goes */
+    bool phases = false;
     /** called on the engine's thread as its last act after `close` */
     std::function<void()> closed = nullptr;
   };
@@ -30,6 +35,7 @@ class Engine {
   /** What a job may use; valid during its work only. */
   struct Context {
     Network& network;
+    Phases& phases;
     const Compute& compute;
   };
   using Work = std::function<void(const Context&)>;
@@ -73,12 +79,13 @@ class Engine {
   Ticket enqueue(Job job);
   /** Of the exception being handled; after `close`, whatever it was, that the engine was disposed. */
   std::exception_ptr failure();
-  Compute compute(const Cancel* cancel) { return {pool_, isa_, cancel, precision_, headPrecision_}; }
+  Compute compute(const Cancel* cancel) { return {pool_, isa_, cancel, precision_, headPrecision_, &phases_}; }
   void loop();
   void runJob(Job& job);
   void startGeneration(Job& job);
 
   Network network_;
+  Phases phases_;
   Pool pool_;
   const Isa isa_;
   const Precision precision_, headPrecision_;

@@ -2,6 +2,11 @@
 
 #include <algorithm>
 
+#include "cpu/kernels.h"
+#include "cpu/product.h"
+#include "primerl/gemm.h"
+#include "primerl/phases.h"
+
 namespace primerl {
 
 namespace {
@@ -12,143 +17,304 @@ T* at(T* arena, int64_t offset) {
   return offset == absent ? nullptr : arena + offset;
 }
 
+/** Scratch of one thread for one block of rows. */
 template <class T>
-AttentionShape attentionShape(const LayerContext<T>& layer) {
-  return {layer.config.heads, layer.config.kvHeads, layer.config.headDim};
+Buffer<T>& blockScratch() {
+  static thread_local Buffer<T> scratch;
+  return scratch;
+}
+
+/** Calls `task(begin, end)` on blocks of rows of whole tiles, small enough for the cache and enough for all threads. */
+template <class T, class Task>
+void forBlocks(const Compute& compute, int64_t count, Task task) {
+  const int64_t tile = productKernel<T>(compute).tileRows, largest = std::max<int64_t>(1, 224 / tile);
+  const int64_t shared = count / tile / (4 * compute.pool.threads());
+  const int64_t rows = tile * std::min(largest, std::max<int64_t>(4, shared));
+  compute.pool.parallelTasks((count + rows - 1) / rows, [&](int64_t block) {
+    task(block * rows, std::min(count, (block + 1) * rows));
+  });
 }
 
 template <class T>
-T* normedInput(const LayerContext<T>& layer) {
-  const int64_t tokens = layer.work.tokens, width = layer.config.hiddenSize;
-  T* normed = layer.work.normed.need(tokens * width);
-  rmsNorm(layer.compute, tokens, width, layer.x, at(layer.weights, layer.offsets.inputNorm), layer.config.rmsNormEps,
-          normed, layer.kept.inputRstd.need(tokens));
-  return normed;
-}
+class Layer {
+ public:
+  explicit Layer(const LayerContext<T>& context)
+      : context_(context), compute_(context.compute), config_(context.config), offsets_(context.offsets),
+        work_(context.work), kept_(context.kept), wanted_(context.wanted), tokens_(context.work.tokens),
+        outputs_(context.outputs()), hidden_(context.config.hiddenSize), inner_(context.config.intermediateSize),
+        queries_(context.config.queryDim()), keys_(context.config.kvDim()) {}
 
-template <class T>
-T* normedMiddle(const LayerContext<T>& layer) {
-  const int64_t tokens = layer.work.tokens, width = layer.config.hiddenSize;
-  T* normed = layer.work.normed.need(tokens * width);
-  rmsNorm(layer.compute, tokens, width, layer.kept.middle.data(), at(layer.weights, layer.offsets.postNorm),
-          layer.config.rmsNormEps, normed, layer.kept.middleRstd.need(tokens));
-  return normed;
-}
-
-template <class T>
-T* activated(const LayerContext<T>& layer) {
-  const int64_t count = layer.work.tokens * layer.config.intermediateSize;
-  T* out = layer.work.activated.need(count);
-  swiglu(layer.compute, count, layer.kept.gate.data(), layer.kept.up.data(), out);
-  return out;
-}
-
-/** Projects to heads, norms them if the model does, and rotates them. */
-template <class T>
-void rotatedHeads(const LayerContext<T>& layer, const T* normed, int64_t heads, int64_t w, int64_t bias, int64_t norm,
-                  Buffer<T>& raw, Buffer<T>& rstd, Buffer<T>& out) {
-  const ModelConfig& config = layer.config;
-  const int64_t tokens = layer.work.tokens, width = heads * config.headDim;
-  T* y = out.need(tokens * width);
-  T* projected = norm == absent ? y : raw.need(tokens * width);
-  linear(layer.compute, tokens, config.hiddenSize, width, normed, at(layer.weights, w), at(layer.weights, bias),
-         projected);
-  if (norm != absent) {
-    rmsNorm(layer.compute, tokens * heads, config.headDim, projected, at(layer.weights, norm), config.rmsNormEps, y,
-            rstd.need(tokens * heads));
+  void forward(T* next) {
+    {
+      PhaseTimer timer(compute_, Phase::projections, false);
+      projectForward();
+    }
+    {
+      PhaseTimer timer(compute_, Phase::attention, false);
+      attention(compute_, shape(), work_.place(), wanted_, kept_.q.data(), kept_.k.data(), kept_.v.data(),
+                kept_.attended.need(outputs_ * queries_));
+    }
+    PhaseTimer timer(compute_, Phase::feedForward, false);
+    feedForward(next);
   }
-  rope(layer.compute, tokens, heads, layer.work.place().positions.data(), layer.rope, y, false);
-}
 
-/** `dy` is the gradient of the rotated heads; adds the gradient of the layer's normed input to `dNormed`. */
-template <class T>
-void rotatedHeadsBackward(const LayerContext<T>& layer, const T* normed, int64_t heads, int64_t w, int64_t bias,
-                          int64_t norm, const Buffer<T>& raw, const Buffer<T>& rstd, T* dy, T* dNormed,
-                          bool accumulate, T* gradients) {
-  const ModelConfig& config = layer.config;
-  const int64_t tokens = layer.work.tokens, width = heads * config.headDim;
-  rope(layer.compute, tokens, heads, layer.work.place().positions.data(), layer.rope, dy, true);
-  if (norm != absent) {
-    rmsNormBackward(layer.compute, tokens * heads, config.headDim, raw.data(), at(layer.weights, norm), rstd.data(),
-                    dy, dy, false, at(gradients, norm));
+  void backward(T* stream, T* gradients) {
+    gradients_ = gradients;
+    {
+      PhaseTimer timer(compute_, Phase::feedForward, true);
+      feedForwardBackward(stream);
+    }
+    T* dAttended = work_.dAttended.need(outputs_ * queries_);
+    T* dq = work_.dq.need(outputs_ * queries_);
+    T* dk = work_.dk.need(tokens_ * keys_);
+    T* dv = work_.dv.need(tokens_ * keys_);
+    {
+      PhaseTimer timer(compute_, Phase::attention, true);
+      attentionBackward(compute_, shape(), work_.place(), wanted_, kept_.q.data(), kept_.k.data(), kept_.v.data(),
+                        kept_.attended.data(), dAttended, dq, dk, dv);
+    }
+    PhaseTimer timer(compute_, Phase::projections, true);
+    projectBackward(stream, dq, dk, dv);
   }
-  linearBackward(layer.compute, tokens, config.hiddenSize, width, normed, at(layer.weights, w), dy, dNormed,
-                 accumulate, at(gradients, w), at(gradients, bias));
-}
+
+ private:
+  AttentionShape shape() const { return {config_.heads, config_.kvHeads, config_.headDim}; }
+
+  const T* weight(int64_t offset) const { return at(context_.weights, offset); }
+  T* gradient(int64_t offset) const { return at(gradients_, offset); }
+
+  /** w[out, in] as the right operand of x · wᵀ, and of dy · w. */
+  const PackedMatrix<T>& forwards(int slot, int64_t offset, int64_t in, int64_t out) {
+    return packed(slot, in, out, transposed(weight(offset), in));
+  }
+  const PackedMatrix<T>& backwards(int slot, int64_t offset, int64_t in, int64_t out) {
+    return packed(slot, out, in, rows(weight(offset), in));
+  }
+  const PackedMatrix<T>& packed(int slot, int64_t K, int64_t N, View<T> view) {
+    work_.packed[slot].pack(compute_, K, N, view);
+    return work_.packed[slot];
+  }
+
+  /** y = x · w + bias for `count` rows. */
+  void product(int64_t count, const T* x, const PackedMatrix<T>& w, int64_t bias, T* y, bool accumulate = false) {
+    gemm(compute_, count, rows(x, w.depth()), w, y, w.columns(), accumulate);
+    if (bias != absent) addBias(compute_, count, w.columns(), weight(bias), y);
+  }
+
+  /** dw += dyᵀ · x, where x is packed, and dBias += the sum of dy. */
+  void weightGradient(int64_t count, int64_t out, const T* dy, const PackedMatrix<T>& x, int64_t w, int64_t bias) {
+    gemm(compute_, out, transposed(dy, out), x, gradient(w), x.columns(), true);
+    if (bias != absent) biasGradient(compute_, count, out, dy, gradient(bias));
+  }
+
+  void norm(int64_t from, int64_t to, const T* x, int64_t w, T* y, T* rstd) {
+    rmsNorm(compute_, to - from, hidden_, x + from * hidden_, weight(w), config_.rmsNormEps, y, rstd + from);
+  }
+
+  const int32_t* positions(const std::vector<int32_t>& all, int64_t from) const { return all.data() + from; }
+
+  /** Heads of rows [from, to): projects, norms if the model does, and rotates. */
+  void heads(int64_t from, int64_t to, const T* x, int64_t count, const PackedMatrix<T>& w, int64_t bias, int64_t norm,
+             const std::vector<int32_t>& places, T* raw, T* rstd, T* y) {
+    const int64_t width = count * config_.headDim;
+    product(to - from, x, w, bias, (norm == absent ? y : raw) + from * width);
+    if (norm != absent) {
+      rmsNorm(compute_, (to - from) * count, config_.headDim, raw + from * width, weight(norm), config_.rmsNormEps,
+              y + from * width, rstd + from * count);
+    }
+    rope(compute_, to - from, count, positions(places, from), context_.rope, y + from * width, false);
+  }
+
+  const std::vector<int32_t>& allPlaces() const { return work_.place().positions; }
+  const std::vector<int32_t>& queryPlaces() const { return wanted_ == nullptr ? allPlaces() : work_.wantedPositions; }
+
+  /** The wanted rows of `all`; itself when all are. */
+  const T* pick(const T* all) {
+    if (wanted_ == nullptr) return all;
+    T* some = work_.picked.need(outputs_ * hidden_);
+    for (int64_t i = 0; i < outputs_; i++) std::copy_n(all + row(i) * hidden_, hidden_, some + i * hidden_);
+    return some;
+  }
+  int64_t row(int64_t i) const { return wanted_ == nullptr ? i : (*wanted_)[static_cast<size_t>(i)]; }
+
+  void projectForward() {
+    const PackedMatrix<T>& wq = forwards(0, offsets_.q, hidden_, queries_);
+    const PackedMatrix<T>& wk = forwards(1, offsets_.k, hidden_, keys_);
+    const PackedMatrix<T>& wv = forwards(2, offsets_.v, hidden_, keys_);
+    T* normed = work_.normed.need(tokens_ * hidden_);
+    T* rstd = kept_.inputRstd.need(tokens_);
+    T* q = kept_.q.need(outputs_ * queries_);
+    T* k = kept_.k.need(tokens_ * keys_);
+    T* v = kept_.v.need(tokens_ * keys_);
+    const bool norms = config_.qkNorm;
+    T* rawQ = norms ? kept_.rawQ.need(outputs_ * queries_) : nullptr;
+    T* rawK = norms ? kept_.rawK.need(tokens_ * keys_) : nullptr;
+    T* qRstd = norms ? kept_.qRstd.need(outputs_ * config_.heads) : nullptr;
+    T* kRstd = norms ? kept_.kRstd.need(tokens_ * config_.kvHeads) : nullptr;
+    const auto queryHeads = [&](int64_t from, int64_t to, const T* x) {
+      heads(from, to, x, config_.heads, wq, offsets_.qBias, offsets_.qNorm, queryPlaces(), rawQ, qRstd, q);
+    };
+    forBlocks<T>(compute_, tokens_, [&](int64_t from, int64_t to) {
+      T* x = normed + from * hidden_;
+      norm(from, to, context_.x, offsets_.inputNorm, x, rstd);
+      heads(from, to, x, config_.kvHeads, wk, offsets_.kBias, offsets_.kNorm, allPlaces(), rawK, kRstd, k);
+      product(to - from, x, wv, offsets_.vBias, v + from * keys_);
+      if (wanted_ == nullptr) queryHeads(from, to, x);
+    });
+    if (wanted_ == nullptr) return;
+    const T* some = pick(normed);
+    forBlocks<T>(compute_, outputs_, [&](int64_t from, int64_t to) { queryHeads(from, to, some + from * hidden_); });
+  }
+
+  void feedForward(T* next) {
+    const PackedMatrix<T>& wo = forwards(0, offsets_.o, queries_, hidden_);
+    const PackedMatrix<T>& gate = forwards(1, offsets_.gate, hidden_, inner_);
+    const PackedMatrix<T>& up = forwards(2, offsets_.up, hidden_, inner_);
+    const PackedMatrix<T>& down = forwards(3, offsets_.down, inner_, hidden_);
+    T* middle = kept_.middle.need(outputs_ * hidden_);
+    T* rstd = kept_.middleRstd.need(outputs_);
+    T* gates = kept_.gate.need(outputs_ * inner_);
+    T* ups = kept_.up.need(outputs_ * inner_);
+    forBlocks<T>(compute_, outputs_, [&](int64_t from, int64_t to) {
+      const int64_t count = to - from, begin = from * hidden_;
+      for (int64_t i = from; i < to; i++) std::copy_n(context_.x + row(i) * hidden_, hidden_, middle + i * hidden_);
+      product(count, kept_.attended.data() + from * queries_, wo, offsets_.oBias, middle + begin, true);
+      T* normed = blockScratch<T>().need(count * (hidden_ + inner_));
+      T* active = normed + count * hidden_;
+      norm(from, to, middle, offsets_.postNorm, normed, rstd);
+      product(count, normed, gate, offsets_.gateBias, gates + from * inner_);
+      product(count, normed, up, offsets_.upBias, ups + from * inner_);
+      swiglu(compute_, count * inner_, gates + from * inner_, ups + from * inner_, active);
+      std::copy_n(middle + begin, count * hidden_, next + begin);
+      product(count, active, down, offsets_.downBias, next + begin, true);
+    });
+  }
+
+  /** `stream` of the wanted rows: through the feed-forward part to the attended rows. */
+  void feedForwardBackward(T* stream) {
+    const PackedMatrix<T>& down = backwards(0, offsets_.down, inner_, hidden_);
+    const PackedMatrix<T>& gate = backwards(1, offsets_.gate, hidden_, inner_);
+    const PackedMatrix<T>& up = backwards(2, offsets_.up, hidden_, inner_);
+    T* active = work_.activated.need(outputs_ * inner_);
+    T* gates = kept_.gate.data();
+    T* ups = kept_.up.data();
+    forBlocks<T>(compute_, outputs_, [&](int64_t from, int64_t to) {
+      const int64_t count = (to - from) * inner_, begin = from * inner_;
+      T* dActive = blockScratch<T>().need(count);
+      swiglu(compute_, count, gates + begin, ups + begin, active + begin);
+      product(to - from, stream + from * hidden_, down, absent, dActive);
+      swigluBackward(compute_, count, gates + begin, ups + begin, dActive);
+    });
+    weightGradient(outputs_, hidden_, stream, packed(3, outputs_, inner_, rows(active, inner_)), offsets_.down,
+                   offsets_.downBias);
+
+    const PackedMatrix<T>& wo = backwards(0, offsets_.o, queries_, hidden_);
+    T* normed = work_.normed.need(tokens_ * hidden_);
+    T* dNormed = work_.dNormed.need(tokens_ * hidden_);
+    T* dAttended = work_.dAttended.need(outputs_ * queries_);
+    const T* middle = kept_.middle.data();
+    forBlocks<T>(compute_, outputs_, [&](int64_t from, int64_t to) {
+      const int64_t count = to - from, begin = from * hidden_;
+      norm(from, to, middle, offsets_.postNorm, normed + begin, kept_.middleRstd.data());
+      product(count, gates + from * inner_, gate, absent, dNormed + begin);
+      product(count, ups + from * inner_, up, absent, dNormed + begin, true);
+      rmsNormBackward<T>(compute_, count, hidden_, middle + begin, weight(offsets_.postNorm),
+                         kept_.middleRstd.data() + from, dNormed + begin, stream + begin, true, nullptr);
+      product(count, stream + begin, wo, absent, dAttended + from * queries_);
+    });
+    const PackedMatrix<T>& x = packed(3, outputs_, hidden_, rows(normed, hidden_));
+    weightGradient(outputs_, inner_, gates, x, offsets_.gate, offsets_.gateBias);
+    weightGradient(outputs_, inner_, ups, x, offsets_.up, offsets_.upBias);
+    rmsNormBackward<T>(compute_, outputs_, hidden_, middle, weight(offsets_.postNorm), kept_.middleRstd.data(),
+                       dNormed, nullptr, false, gradient(offsets_.postNorm));
+    weightGradient(outputs_, hidden_, stream, packed(3, outputs_, queries_, rows(kept_.attended.data(), queries_)),
+                   offsets_.o, offsets_.oBias);
+  }
+
+  /** The gradient of the projected heads from that of the rotated ones, in place. */
+  void headsBackward(int64_t rowCount, int64_t count, int64_t norm, const std::vector<int32_t>& places,
+                     const Buffer<T>& raw, const Buffer<T>& rstd, T* dy) {
+    rope(compute_, rowCount, count, positions(places, 0), context_.rope, dy, true);
+    if (norm == absent) return;
+    rmsNormBackward(compute_, rowCount * count, config_.headDim, raw.data(), weight(norm), rstd.data(), dy, dy, false,
+                    gradient(norm));
+  }
+
+  /** The rows of a gradient go where they belong among all tokens; the others get none. */
+  void spread(T* stream) {
+    if (wanted_ == nullptr) return;
+    for (int64_t i = outputs_ - 1; i >= 0; i--) {
+      if (row(i) != i) std::copy_n(stream + i * hidden_, hidden_, stream + row(i) * hidden_);
+    }
+    int64_t next = 0;
+    for (int64_t t = 0; t < tokens_; t++) {
+      if (next < outputs_ && row(next) == t) next++;
+      else std::fill_n(stream + t * hidden_, hidden_, T(0));
+    }
+  }
+
+  void projectBackward(T* stream, T* dq, T* dk, T* dv) {
+    headsBackward(outputs_, config_.heads, offsets_.qNorm, queryPlaces(), kept_.rawQ, kept_.qRstd, dq);
+    headsBackward(tokens_, config_.kvHeads, offsets_.kNorm, allPlaces(), kept_.rawK, kept_.kRstd, dk);
+    spread(stream);
+    const PackedMatrix<T>& wq = backwards(0, offsets_.q, hidden_, queries_);
+    const PackedMatrix<T>& wk = backwards(1, offsets_.k, hidden_, keys_);
+    const PackedMatrix<T>& wv = backwards(2, offsets_.v, hidden_, keys_);
+    T* normed = work_.normed.need(tokens_ * hidden_);
+    T* dNormed = work_.dNormed.need(tokens_ * hidden_);
+    T* fromQueries = nullptr;
+    if (wanted_ != nullptr) {
+      fromQueries = work_.picked.need(outputs_ * hidden_);
+      forBlocks<T>(compute_, outputs_, [&](int64_t from, int64_t to) {
+        product(to - from, dq + from * queries_, wq, absent, fromQueries + from * hidden_);
+      });
+    }
+    const Kernels<T>& kernel = kernels<T>(compute_.isa);
+    forBlocks<T>(compute_, tokens_, [&](int64_t from, int64_t to) {
+      const int64_t count = to - from, begin = from * hidden_;
+      norm(from, to, context_.x, offsets_.inputNorm, normed + begin, kept_.inputRstd.data());
+      product(count, dk + from * keys_, wk, absent, dNormed + begin);
+      product(count, dv + from * keys_, wv, absent, dNormed + begin, true);
+      if (wanted_ == nullptr) {
+        product(count, dq + from * queries_, wq, absent, dNormed + begin, true);
+      } else {
+        for (auto at = std::lower_bound(wanted_->begin(), wanted_->end(), from); at != wanted_->end() && *at < to; ++at) {
+          kernel.add(hidden_, dNormed + *at * hidden_, fromQueries + (at - wanted_->begin()) * hidden_);
+        }
+      }
+      rmsNormBackward<T>(compute_, count, hidden_, context_.x + begin, weight(offsets_.inputNorm),
+                         kept_.inputRstd.data() + from, dNormed + begin, stream + begin, true, nullptr);
+    });
+    rmsNormBackward<T>(compute_, tokens_, hidden_, context_.x, weight(offsets_.inputNorm), kept_.inputRstd.data(),
+                       dNormed, nullptr, false, gradient(offsets_.inputNorm));
+    const PackedMatrix<T>& x = packed(3, tokens_, hidden_, rows(normed, hidden_));
+    weightGradient(tokens_, keys_, dk, x, offsets_.k, offsets_.kBias);
+    weightGradient(tokens_, keys_, dv, x, offsets_.v, offsets_.vBias);
+    const PackedMatrix<T>& some = wanted_ == nullptr ? x : packed(4, outputs_, hidden_, rows(pick(normed), hidden_));
+    weightGradient(outputs_, queries_, dq, some, offsets_.q, offsets_.qBias);
+  }
+
+  const LayerContext<T>& context_;
+  const Compute& compute_;
+  const ModelConfig& config_;
+  const LayerOffsets& offsets_;
+  Workspace<T>& work_;
+  LayerActivations<T>& kept_;
+  const Rows* const wanted_;
+  const int64_t tokens_, outputs_, hidden_, inner_, queries_, keys_;
+  T* gradients_ = nullptr;
+};
 
 }  // namespace
 
 template <class T>
 void layerForward(const LayerContext<T>& layer, T* next) {
-  const Compute& compute = layer.compute;
-  const ModelConfig& config = layer.config;
-  const LayerOffsets& offsets = layer.offsets;
-  LayerActivations<T>& kept = layer.kept;
-  const int64_t tokens = layer.work.tokens, hidden = config.hiddenSize, inner = config.intermediateSize;
-
-  const T* normed = normedInput(layer);
-  rotatedHeads(layer, normed, config.heads, offsets.q, offsets.qBias, offsets.qNorm, kept.rawQ, kept.qRstd, kept.q);
-  rotatedHeads(layer, normed, config.kvHeads, offsets.k, offsets.kBias, offsets.kNorm, kept.rawK, kept.kRstd, kept.k);
-  T* v = kept.v.need(tokens * config.kvDim());
-  linear(compute, tokens, hidden, config.kvDim(), normed, at(layer.weights, offsets.v),
-         at(layer.weights, offsets.vBias), v);
-  T* attended = kept.attended.need(tokens * config.queryDim());
-  attention(compute, attentionShape(layer), layer.work.place(), kept.q.data(), kept.k.data(), v, attended);
-  T* middle = kept.middle.need(tokens * hidden);
-  std::copy_n(layer.x, tokens * hidden, middle);
-  linear(compute, tokens, config.queryDim(), hidden, attended, at(layer.weights, offsets.o),
-         at(layer.weights, offsets.oBias), middle, true);
-
-  normed = normedMiddle(layer);
-  linear(compute, tokens, hidden, inner, normed, at(layer.weights, offsets.gate), at(layer.weights, offsets.gateBias),
-         kept.gate.need(tokens * inner));
-  linear(compute, tokens, hidden, inner, normed, at(layer.weights, offsets.up), at(layer.weights, offsets.upBias),
-         kept.up.need(tokens * inner));
-  std::copy_n(middle, tokens * hidden, next);
-  linear(compute, tokens, inner, hidden, activated(layer), at(layer.weights, offsets.down),
-         at(layer.weights, offsets.downBias), next, true);
+  Layer<T>(layer).forward(next);
 }
 
 template <class T>
 void layerBackward(const LayerContext<T>& layer, T* stream, T* gradients) {
-  const Compute& compute = layer.compute;
-  const ModelConfig& config = layer.config;
-  const LayerOffsets& offsets = layer.offsets;
-  LayerActivations<T>& kept = layer.kept;
-  Workspace<T>& work = layer.work;
-  const int64_t tokens = work.tokens, hidden = config.hiddenSize, inner = config.intermediateSize;
-
-  T* dNormed = work.dNormed.need(tokens * hidden);
-  T* active = activated(layer);
-  T* dActive = work.dActivated.need(tokens * inner);
-  linearBackward(compute, tokens, inner, hidden, active, at(layer.weights, offsets.down), stream, dActive, false,
-                 at(gradients, offsets.down), at(gradients, offsets.downBias));
-  swigluBackward(compute, tokens * inner, kept.gate.data(), kept.up.data(), dActive);
-  const T* normed = normedMiddle(layer);
-  linearBackward(compute, tokens, hidden, inner, normed, at(layer.weights, offsets.gate), kept.gate.data(), dNormed,
-                 false, at(gradients, offsets.gate), at(gradients, offsets.gateBias));
-  linearBackward(compute, tokens, hidden, inner, normed, at(layer.weights, offsets.up), kept.up.data(), dNormed, true,
-                 at(gradients, offsets.up), at(gradients, offsets.upBias));
-  rmsNormBackward(compute, tokens, hidden, kept.middle.data(), at(layer.weights, offsets.postNorm),
-                  kept.middleRstd.data(), dNormed, stream, true, at(gradients, offsets.postNorm));
-
-  T* dAttended = work.dAttended.need(tokens * config.queryDim());
-  linearBackward(compute, tokens, config.queryDim(), hidden, kept.attended.data(), at(layer.weights, offsets.o),
-                 stream, dAttended, false, at(gradients, offsets.o), at(gradients, offsets.oBias));
-  T* dq = work.dq.need(tokens * config.queryDim());
-  T* dk = work.dk.need(tokens * config.kvDim());
-  T* dv = work.dv.need(tokens * config.kvDim());
-  attentionBackward(compute, attentionShape(layer), work.place(), kept.q.data(), kept.k.data(), kept.v.data(),
-                    kept.attended.data(), dAttended, dq, dk, dv);
-  normed = normedInput(layer);
-  rotatedHeadsBackward(layer, normed, config.heads, offsets.q, offsets.qBias, offsets.qNorm, kept.rawQ, kept.qRstd, dq,
-                       dNormed, false, gradients);
-  rotatedHeadsBackward(layer, normed, config.kvHeads, offsets.k, offsets.kBias, offsets.kNorm, kept.rawK, kept.kRstd,
-                       dk, dNormed, true, gradients);
-  linearBackward(compute, tokens, hidden, config.kvDim(), normed, at(layer.weights, offsets.v), dv, dNormed, true,
-                 at(gradients, offsets.v), at(gradients, offsets.vBias));
-  rmsNormBackward(compute, tokens, hidden, layer.x, at(layer.weights, offsets.inputNorm), kept.inputRstd.data(),
-                  dNormed, stream, true, at(gradients, offsets.inputNorm));
+  Layer<T>(layer).backward(stream, gradients);
 }
 
 template void layerForward<float>(const LayerContext<float>&, float*);

@@ -1,4 +1,5 @@
-// One transformer layer as a pair of forward and backward.
+// One transformer layer as a pair of forward and backward. What works on rows alone is done block by block: a block of
+// rows passes through norm, products and activation while it is in the cache, and the threads share the blocks.
 #pragma once
 
 #include "primerl/compute.h"
@@ -19,13 +20,17 @@ struct LayerContext {
   LayerActivations<T>& kept;
   /** the layer's input [tokens, hiddenSize] */
   const T* x;
+  /** the rows of its output that are wanted; null: all. Keys and values are made for every token. */
+  const Rows* wanted;
+
+  int64_t outputs() const { return wanted == nullptr ? work.tokens : static_cast<int64_t>(wanted->size()); }
 };
 
-/** Writes the layer's output to `next`. */
+/** Writes the wanted rows of the layer's output to `next`, one after another. */
 template <class T>
 void layerForward(const LayerContext<T>& layer, T* next);
 
-/** `stream` is the gradient of the layer's output and becomes that of its input. Overwrites kept gate and up. */
+/** `stream` holds the gradient of the wanted rows and gets that of all rows of the input. Overwrites kept gate and up. */
 template <class T>
 void layerBackward(const LayerContext<T>& layer, T* stream, T* gradients);
 

@@ -1,8 +1,10 @@
 #include "primerl/model.h"
 
 #include <algorithm>
+#include <string>
 
 #include "layer.h"
+#include "primerl/phases.h"
 
 namespace primerl {
 
@@ -21,49 +23,59 @@ struct Model<T>::State {
 
   LayerContext<T> layer(const Compute& compute, const T* weights, Workspace<T>& work, int64_t index) {
     return {compute, config, layout.layer(index), rope, weights, work, work.layer(index),
-            work.input(index, config.hiddenSize)};
+            work.input(index, config.hiddenSize), index + 1 == config.layers ? &work.wanted : nullptr};
   }
 
-  /** Fills `work` up to the normed hidden states. */
-  void body(const Compute& compute, const T* weights, const Tokens& tokens, Workspace<T>& work, Keep keep) {
+  /** Fills `work` up to the normed hidden states that tokens with `needed[t] != 0` (null: all) are predicted from. */
+  void body(const Compute& compute, const T* weights, const Tokens& tokens, const uint8_t* needed, Workspace<T>& work,
+            Keep keep) {
     validateTokens(config, tokens);
     const int64_t hidden = config.hiddenSize;
     work.begin(config, tokens, keep);
+    work.wanted.clear();
+    work.wantedPositions.clear();
+    for (int64_t t = 1; t < work.tokens; t++) {
+      const int32_t position = work.place().positions[static_cast<size_t>(t)];
+      if (position == 0 || (needed != nullptr && needed[t] == 0)) continue;
+      work.wanted.push_back(t - 1);
+      work.wantedPositions.push_back(position - 1);
+    }
+    const int64_t rows = work.wantedRows();
     for (int64_t s = 0; s < tokens.sequences; s++) rope.cover(tokens.sequenceLengths[s]);
     embedding(compute, work.tokens, hidden, work.ids.data(), weights + layout.embedding(), work.input(0, hidden));
     for (int64_t index = 0; index < config.layers; index++) {
       compute.check();
       layerForward(layer(compute, weights, work, index), work.input(index + 1, hidden));
     }
-    rmsNorm(compute, work.tokens, hidden, work.input(config.layers, hidden), weights + layout.finalNorm(),
-            config.rmsNormEps, work.hidden.need(work.tokens * hidden), work.hiddenRstd.need(work.tokens));
+    rmsNorm(compute, rows, hidden, work.input(config.layers, hidden), weights + layout.finalNorm(), config.rmsNormEps,
+            work.hidden.need(rows * hidden), work.hiddenRstd.need(rows));
   }
 
-  /** Tokens for which `wanted` holds, without the first of each sequence. */
-  template <class Wanted>
-  std::vector<Target> targets(const Workspace<T>& work, Wanted wanted) const {
+  /** The predictions of a forward for which `asked` holds; their rows are those of the hidden states. */
+  template <class Asked>
+  std::vector<Target> targets(const Workspace<T>& work, Asked asked) const {
     std::vector<Target> list;
-    for (int64_t t = 0; t < work.tokens; t++) {
+    for (int64_t row = 0; row < work.wantedRows(); row++) {
+      const int64_t t = work.wanted[static_cast<size_t>(row)] + 1;
       const size_t i = static_cast<size_t>(t);
-      if (work.place().positions[i] == 0 || !wanted(t)) continue;
-      list.push_back({t - 1, work.ids[i], work.temperatures[i], t});
+      if (asked(t)) list.push_back({row, work.ids[i], work.temperatures[i], t});
     }
     return list;
   }
 
-  std::vector<Target> needed(const Workspace<T>& work, const uint8_t* flags) const {
-    return targets(work, [flags](int64_t t) { return flags == nullptr || flags[t] != 0; });
+  std::vector<Target> targets(const Workspace<T>& work) const {
+    return targets(work, [](int64_t) { return true; });
   }
 
   void runHead(const Compute& compute, const T* weights, Workspace<T>& work, const std::vector<Target>& list,
                const std::function<double(int64_t, HeadResult)>& use, T* dHidden, T* gradients) {
+    PhaseTimer timer(compute, Phase::head, gradients != nullptr);
     head<T>(compute.forHead(), {config.hiddenSize, config.vocabSize}, list, work.hidden.data(), weights + layout.head(), use,
             dHidden, gradients == nullptr ? nullptr : gradients + layout.head(), work.head);
   }
 
-  void scores(const Compute& compute, const T* weights, Workspace<T>& work, const uint8_t* flags, T* logprobs,
-              T* entropy) {
-    const std::vector<Target> list = needed(work, flags);
+  void scores(const Compute& compute, const T* weights, Workspace<T>& work, T* logprobs, T* entropy) {
+    const std::vector<Target> list = targets(work);
     std::fill_n(logprobs, work.tokens, T(0));
     std::fill_n(entropy, work.tokens, T(0));
     const auto keep = [&](int64_t i, HeadResult result) {
@@ -80,12 +92,12 @@ struct Model<T>::State {
                 const std::function<double(int64_t, HeadResult)>& use, T* gradients) {
     Workspace<T>& work = training;
     work.filled = false;
-    const int64_t hidden = config.hiddenSize, count = work.tokens * hidden;
-    T* dHidden = work.dHidden.need(count);
-    std::fill_n(dHidden, count, T(0));
+    const int64_t hidden = config.hiddenSize, rows = work.wantedRows();
+    T* dHidden = work.dHidden.need(rows * hidden);
+    std::fill_n(dHidden, rows * hidden, T(0));
     runHead(compute, weights, work, list, use, dHidden, gradients);
-    T* stream = work.stream.need(count);
-    rmsNormBackward(compute, work.tokens, hidden, work.input(config.layers, hidden), weights + layout.finalNorm(),
+    T* stream = work.stream.need(work.tokens * hidden);
+    rmsNormBackward(compute, rows, hidden, work.input(config.layers, hidden), weights + layout.finalNorm(),
                     work.hiddenRstd.data(), dHidden, stream, false, gradients + layout.finalNorm());
     for (int64_t index = config.layers - 1; index >= 0; index--) {
       compute.check();
@@ -117,15 +129,15 @@ const Layout& Model<T>::layout() const {
 
 template <class T>
 void Model<T>::score(const Compute& compute, const T* weights, const Tokens& tokens, T* logprobs, T* entropy) {
-  state_->body(compute, weights, tokens, state_->scoring, Keep::nothing);
-  state_->scores(compute, weights, state_->scoring, nullptr, logprobs, entropy);
+  state_->body(compute, weights, tokens, nullptr, state_->scoring, Keep::nothing);
+  state_->scores(compute, weights, state_->scoring, logprobs, entropy);
 }
 
 template <class T>
 void Model<T>::forward(const Compute& compute, const T* weights, const Tokens& tokens, const uint8_t* needed,
                        T* logprobs, T* entropy) {
-  state_->body(compute, weights, tokens, state_->training, state_->keepForTraining());
-  state_->scores(compute, weights, state_->training, needed, logprobs, entropy);
+  state_->body(compute, weights, tokens, needed, state_->training, state_->keepForTraining());
+  state_->scores(compute, weights, state_->training, logprobs, entropy);
   state_->training.filled = true;
 }
 
@@ -134,7 +146,16 @@ void Model<T>::backward(const Compute& compute, const T* weights, const T* gradi
   if (!state_->training.filled) {
     throw Error("ERR_STATE", "There is no forward pass to go back through. Call forward before each backward.");
   }
-  const std::vector<Target> list = state_->targets(state_->training, [&](int64_t t) { return gradient[t] != T(0); });
+  Workspace<T>& work = state_->training;
+  std::vector<uint8_t> predicted(static_cast<size_t>(work.tokens), 0);
+  for (const int64_t row : work.wanted) predicted[static_cast<size_t>(row) + 1] = 1;
+  for (int64_t t = 0; t < work.tokens; t++) {
+    const size_t i = static_cast<size_t>(t);
+    if (gradient[t] == T(0) || predicted[i] != 0 || work.place().positions[i] == 0) continue;
+    throw Error("ERR_BATCH", "Token " + std::to_string(t) +
+                                 " has a gradient, but the forward pass made no log-probability of it. Ask for it.");
+  }
+  const std::vector<Target> list = state_->targets(work, [&](int64_t t) { return gradient[t] != T(0); });
   const auto use = [&](int64_t i, HeadResult) { return double(gradient[list[static_cast<size_t>(i)].token]); };
   state_->backward(compute, weights, list, use, gradients);
 }
@@ -142,10 +163,10 @@ void Model<T>::backward(const Compute& compute, const T* weights, const T* gradi
 template <class T>
 void Model<T>::forwardBackward(const Compute& compute, const T* weights, const Tokens& tokens, const uint8_t* needed,
                                const TokenGradient& tokenGradient, T* gradients, T* logprobs, T* entropy) {
-  state_->body(compute, weights, tokens, state_->training, state_->keepForTraining());
+  state_->body(compute, weights, tokens, needed, state_->training, state_->keepForTraining());
   std::fill_n(logprobs, tokens.tokens, T(0));
   std::fill_n(entropy, tokens.tokens, T(0));
-  const std::vector<Target> list = state_->needed(state_->training, needed);
+  const std::vector<Target> list = state_->targets(state_->training);
   const auto use = [&](int64_t i, HeadResult result) {
     const int64_t token = list[static_cast<size_t>(i)].token;
     logprobs[token] = T(result.logprob);
@@ -154,6 +175,16 @@ void Model<T>::forwardBackward(const Compute& compute, const T* weights, const T
     return tokenGradient(token, double(logprobs[token]));
   };
   state_->backward(compute, weights, list, use, gradients);
+}
+
+template <class T>
+int64_t Model<T>::keptBytes() const {
+  return state_->training.keptBytes();
+}
+
+template <class T>
+int64_t Model<T>::scratchBytes() const {
+  return state_->training.scratchBytes();
 }
 
 template <class T>

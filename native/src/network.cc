@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "primerl/phases.h"
+#include "primerl/plan.h"
 #include "random.h"
 
 namespace primerl {
@@ -61,11 +63,34 @@ class Incomplete {
 
 int64_t sizeOf(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
 
-Network::Network(const ModelConfig& config, bool trainable)
-    : model_(config), trainable_(trainable), weights_(std::make_shared<Weights>(model_.layout().total())) {}
+Network::Network(const ModelConfig& config, const Options& options)
+    : model_(config, {options.recompute}), options_(options) {
+  Pool pool(1);
+  requireRoom({pool, Isa::scalar}, 0);
+  weights_ = std::make_shared<Weights>(model_.layout().total());
+}
+
+void Network::requireRoom(const Compute& compute, int64_t tokens) const {
+  if (options_.memoryLimit == 0) return;
+  PlanOptions options;
+  options.trainable = options_.trainable;
+  options.recompute = options_.recompute;
+  options.isa = compute.isa;
+  options.precision = compute.precision;
+  options.headPrecision = compute.headPrecision;
+  options.threads = compute.pool.threads();
+  options.tokens = tokens;
+  const int64_t needed = memoryPlan(config(), options).total();
+  if (needed <= options_.memoryLimit) return;
+  throw Error("ERR_OUT_OF_MEMORY",
+              (tokens == 0 ? std::string("The model") : "A batch of " + std::to_string(tokens) + " tokens") +
+                  " takes " + std::to_string(needed) + " bytes, the limit is " +
+                  std::to_string(options_.memoryLimit) +
+                  ". Train on shorter sequences, turn on activation checkpointing, or raise the limit.");
+}
 
 void Network::requireTrainable(const char* operation) const {
-  if (!trainable_)
+  if (!options_.trainable)
     throw Error("ERR_STATE", std::string(operation) + " needs an engine that was opened with trainable: true");
 }
 
@@ -164,6 +189,7 @@ void Network::adopt(Snapshot snapshot) {
 
 Scores Network::score(const Compute& compute, const Tokens& tokens) {
   validateTokens(config(), tokens);
+  requireRoom(compute, tokens.tokens);
   Scores scores;
   scores.logprobs.resize(tokens.tokens);
   scores.entropy.resize(tokens.tokens);
@@ -175,6 +201,7 @@ LossReport Network::forwardBackward(const Compute& compute, const Batch& batch, 
                                     const LossSpec& loss) {
   requireTrainable("forwardBackward");
   validateBatch(config(), batch);
+  requireRoom(compute, batch.tokens);
   LossReport report;
   report.logprobs.resize(batch.tokens);
   report.entropy.resize(batch.tokens);
@@ -191,6 +218,7 @@ LossReport Network::forwardBackward(const Compute& compute, const Batch& batch, 
 Scores Network::forward(const Compute& compute, const Batch& batch) {
   requireTrainable("forward");
   validateBatch(config(), batch);
+  requireRoom(compute, batch.tokens);
   Scores scores;
   scores.logprobs.resize(batch.tokens);
   scores.entropy.resize(batch.tokens);
@@ -222,6 +250,7 @@ AdamWReport Network::optimizerStep(const Compute& compute, const AdamW& options)
     throw Error("ERR_STATE",
                 "the gradients are incomplete: a backward pass was cancelled or failed; call zeroGradients first");
   compute.check();
+  PhaseTimer timer(compute, Phase::optimiser, false);
   first_.resize(layout().total());
   second_.resize(layout().total());
   int64_t steps = steps_.load();

@@ -37,7 +37,16 @@ struct LossReport : Scores {
 
 class Network {
  public:
-  Network(const ModelConfig& config, bool trainable);
+  struct Options {
+    bool trainable = false;
+    /** compute the activations of layers again in the backward pass */
+    bool recompute = false;
+    /** most bytes that weights, gradients, moments and a batch may take together; 0: no limit */
+    int64_t memoryLimit = 0;
+  };
+
+  /** Throws ERR_OUT_OF_MEMORY when the weights alone are above the limit. */
+  Network(const ModelConfig& config, const Options& options);
 
   const ModelConfig& config() const { return model_.config(); }
   const Layout& layout() const { return model_.layout(); }
@@ -74,11 +83,13 @@ class Network {
 
  private:
   void requireTrainable(const char* operation) const;
+  /** Throws ERR_OUT_OF_MEMORY when a batch of so many tokens would take more than the limit. */
+  void requireRoom(const Compute& compute, int64_t tokens) const;
   Weights& mutableWeights();
   Weights& gradients();
 
   Model<float> model_;
-  bool trainable_;
+  const Options options_;
   std::shared_ptr<Weights> weights_;
   uint64_t version_ = 1;
   Weights gradients_, first_, second_;  // empty until they are first needed, which reads as zero

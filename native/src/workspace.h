@@ -23,6 +23,15 @@ struct LayerActivations {
   /** after attention and its residual */
   Buffer<T> middle, middleRstd;
   Buffer<T> gate, up;
+
+  int64_t size() const {
+    int64_t numbers = 0;
+    for (const Buffer<T>* buffer :
+         {&inputRstd, &rawQ, &rawK, &qRstd, &kRstd, &q, &k, &v, &attended, &middle, &middleRstd, &gate, &up}) {
+      numbers += buffer->size();
+    }
+    return numbers;
+  }
 };
 
 /** Which layers share memory: everything kept, inputs only, or nothing. */
@@ -34,23 +43,28 @@ struct Workspace {
   std::vector<int32_t> ids;
   std::vector<float> temperatures;
   std::vector<Positions> positions;
+  /** rows of the last layer that a prediction is made from, and their positions */
+  Rows wanted;
+  std::vector<int32_t> wantedPositions;
   Keep keep = Keep::nothing;
   bool filled = false;
 
   std::vector<Buffer<T>> inputs;
   std::vector<LayerActivations<T>> layers;
-  Buffer<T> normed, activated, hidden, hiddenRstd;
+  Buffer<T> normed, activated, hidden, hiddenRstd, picked;
+  /** operands of the running layer */
+  PackedMatrix<T> packed[5];
   HeadScratch<T> head;
   // gradients
-  Buffer<T> stream, dHidden, dNormed, dActivated, dAttended, dq, dk, dv;
+  Buffer<T> stream, dHidden, dNormed, dAttended, dq, dk, dv;
 
-  void begin(const ModelConfig& config, const Tokens& batch, Keep wanted) {
+  void begin(const ModelConfig& config, const Tokens& batch, Keep what) {
     filled = false;
     tokens = batch.tokens;
     ids.assign(batch.tokenIds, batch.tokenIds + tokens);
     temperatures.assign(batch.temperatures, batch.temperatures + tokens);
     positions.assign(1, Positions(batch));
-    keep = wanted;
+    keep = what;
     const size_t count = static_cast<size_t>(config.layers);
     inputs.resize(keep == Keep::nothing ? 2 : count + 1);
     layers.resize(keep == Keep::all ? count : 1);
@@ -62,6 +76,26 @@ struct Workspace {
   }
 
   LayerActivations<T>& layer(int64_t index) { return layers[keep == Keep::all ? static_cast<size_t>(index) : 0]; }
+
+  /** Bytes held for the backward pass, and those of everything else. */
+  int64_t keptBytes() const {
+    int64_t numbers = 0;
+    for (const Buffer<T>& input : inputs) numbers += input.size();
+    for (const LayerActivations<T>& layer : layers) numbers += layer.size();
+    return numbers * static_cast<int64_t>(sizeof(T));
+  }
+  int64_t scratchBytes() const {
+    int64_t numbers = 0;
+    for (const Buffer<T>* buffer : {&normed, &activated, &hidden, &hiddenRstd, &picked, &stream, &dHidden, &dNormed,
+                                    &dAttended, &dq, &dk, &dv, &head.hidden, &head.logits, &head.partials}) {
+      numbers += buffer->size();
+    }
+    int64_t bytes = numbers * static_cast<int64_t>(sizeof(T)) + head.packed.bytes();
+    for (const PackedMatrix<T>& matrix : packed) bytes += matrix.bytes();
+    return bytes;
+  }
+
+  int64_t wantedRows() const { return static_cast<int64_t>(wanted.size()); }
 
   const Positions& place() const { return positions.front(); }
 };

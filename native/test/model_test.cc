@@ -24,6 +24,7 @@ struct Setting {
   Isa isa = Isa::scalar;
   bool recompute = false;
   bool twoPhases = false;
+  Precision precision = Precision::float32;
 };
 
 template <class T>
@@ -52,7 +53,7 @@ void add(Run<T>& run, Model<T>& model, const Compute& compute, const std::vector
 template <class T>
 Run<T> train(const ModelConfig& config, const std::vector<models::Sample>& batches, const Setting& setting = {}) {
   Pool pool(setting.threads);
-  const Compute compute{pool, setting.isa};
+  const Compute compute{pool, setting.isa, nullptr, setting.precision, setting.precision};
   Model<T> model(config, {setting.recompute});
   const std::vector<T> weights = models::weights<T>(model.layout(), 8);
   Run<T> run;
@@ -125,6 +126,73 @@ void floatAgainstDouble(const models::Named& named) {
     check::below(check::relative(phases.gradients, run.gradients), 1e-6, name + ": forward, then backward");
     check::that(check::sameBits(run.logprobs, phases.logprobs), name + ": same log-probabilities in both ways");
   }
+}
+
+/** Operands of products are rounded; what is not a product stays exact, so the deviation is that of the operands. */
+void roundedAgainstDouble(const models::Named& named) {
+  const models::Sample sample(named.config, {30, 1, 75, 2, 7}, 11);
+  const Run<double> exact = train<double>(named.config, {sample});
+  struct Limit {
+    Precision precision;
+    double logprob, gradient;
+    const char* name;
+  };
+  for (const Limit& limit : {Limit{Precision::bfloat16, 0.15, 5e-2, " bfloat16"},
+                             Limit{Precision::bfloat16x3, 1e-3, 5e-4, " three products"}}) {
+    for (const Isa isa : check::isas()) {
+      const std::string name = std::string(named.name) + " " + isaName(isa) + limit.name;
+      Setting setting;
+      setting.isa = isa;
+      setting.precision = limit.precision;
+      const Run<float> run = train<float>(named.config, {sample}, setting);
+      check::below(check::largestDifference(run.logprobs, exact.logprobs), limit.logprob, name + " logprobs");
+      check::below(check::relative(run.gradients, exact.gradients), limit.gradient, name + " gradients");
+      setting.threads = 3;
+      const Run<float> threaded = train<float>(named.config, {sample}, setting);
+      check::that(check::sameBits(run.gradients, threaded.gradients), name + ": threads change no bit");
+    }
+  }
+}
+
+/** Rows of the last layer that nothing is predicted from are left out, and that changes nothing. */
+void unneededRowsDoNotMatter(const models::Named& named) {
+  Pool pool(2);
+  const Compute compute{pool, Isa::scalar};
+  const models::Sample sample(named.config, {30, 1, 75, 2, 7}, 21);
+  const Batch batch = sample.batch();
+  const size_t n = size_t(batch.tokens);
+  Model<double> model(named.config);
+  const std::vector<double> weights = models::weights<double>(model.layout(), 8);
+  check::Random random(22);
+  std::vector<double> slopes = random.normals<double>(n);
+  std::vector<uint8_t> needed(n, 0);
+  for (size_t t = 0; t < n; t++) {
+    // a whole sequence without any, and the last token of the batch alone at its end
+    needed[t] = t + 1 == n || (t < 80 && random.uniform() < 0.3) ? 1 : 0;
+    if (!needed[t]) slopes[t] = 0;
+  }
+  const auto gradients = [&](const uint8_t* flags, std::vector<double>& logprobs) {
+    std::vector<double> entropy(n), all(weights.size(), 0.0);
+    logprobs.assign(n, 0.0);
+    model.forward(compute, weights.data(), batch, flags, logprobs.data(), entropy.data());
+    model.backward(compute, weights.data(), slopes.data(), all.data());
+    return all;
+  };
+  std::vector<double> some, every;
+  const std::vector<double> pruned = gradients(needed.data(), some), full = gradients(nullptr, every);
+  check::below(check::relative(pruned, full), 1e-13, std::string(named.name) + ": gradients without unneeded rows");
+  bool same = true;
+  for (size_t t = 0; t < n; t++) same = same && some[t] == (needed[t] ? every[t] : 0.0);
+  check::that(same, std::string(named.name) + ": the same log-probabilities without unneeded rows");
+  std::vector<double> out(n), entropy(n), none(weights.size(), 0.0);
+  const std::vector<uint8_t> nothing(n, 0);
+  model.forward(compute, weights.data(), batch, nothing.data(), out.data(), entropy.data());
+  model.backward(compute, weights.data(), out.data(), none.data());
+  check::that(std::all_of(none.begin(), none.end(), [](double g) { return g == 0; }),
+              std::string(named.name) + ": no needed row, no gradient");
+  model.forward(compute, weights.data(), batch, nothing.data(), out.data(), entropy.data());
+  check::throws("ERR_BATCH", [&] { model.backward(compute, weights.data(), slopes.data(), none.data()); },
+                "a gradient of a token that was not asked for");
 }
 
 void packingDoesNotMatter(const models::Named& named) {
@@ -244,6 +312,8 @@ int main() {
     finiteDifferences(named);
     floatAgainstDouble(named);
     packingDoesNotMatter(named);
+    unneededRowsDoNotMatter(named);
+    roundedAgainstDouble(named);
   }
   neighboursAreInvisible();
   lateTokensAreInvisible();

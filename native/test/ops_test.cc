@@ -176,12 +176,12 @@ void attentionSlopes(const AttentionShape& shape, const std::vector<int32_t>& le
   Vec out(queries), dq(queries), dk(keys), dv(keys);
   const Vec dOut = random.normals<double>(queries);
   const auto forward = [&] {
-    attention(compute, shape, place, q.data(), k.data(), v.data(), out.data());
+    attention(compute, shape, place, nullptr, q.data(), k.data(), v.data(), out.data());
     return dot(out, dOut);
   };
   forward();
   check::below(check::largestDifference(out, plainAttention(shape, place, q, k, v)), 1e-12, "attention");
-  attentionBackward(compute, shape, place, q.data(), k.data(), v.data(), out.data(), dOut.data(), dq.data(), dk.data(),
+  attentionBackward(compute, shape, place, nullptr, q.data(), k.data(), v.data(), out.data(), dOut.data(), dq.data(), dk.data(),
                     dv.data());
   slopes("attention", forward, {{"q", &q, &dq}, {"k", &k, &dk}, {"v", &v, &dv}});
 }

@@ -13,7 +13,7 @@ import * as Finite from "./Finite.ts"
 import * as ModelConfig from "./ModelConfig.ts"
 import { ModelError } from "./ModelError.ts"
 import type * as Native from "./Native.ts"
-import { fromUnknown, type NativeError } from "./NativeError.ts"
+import { fromUnknown, NativeError } from "./NativeError.ts"
 import * as Safetensors from "./Safetensors.ts"
 
 /** @category model */
@@ -27,6 +27,10 @@ export interface Options {
   readonly dtype?: Native.Precision | undefined
   /** the same for the output projection alone, where trainer and sampler must agree most; `dtype` unless named */
   readonly headDtype?: Native.Precision | undefined
+  /** keeps only the inputs of layers for the backward pass and computes the rest again: less memory, more time */
+  readonly activationCheckpointing?: boolean | undefined
+  /** most bytes that weights, gradients, moments and a batch may take; a batch that needs more fails before it begins */
+  readonly memoryLimit?: number | undefined
   /** starts from random weights instead of reading them: normal(0, std) for matrices */
   readonly randomInit?: { readonly seed: number; readonly std: number } | undefined
 }
@@ -103,6 +107,8 @@ export interface Engine {
   readonly save: (directory: string) => Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem>
   /** Fails when a tokenizer of this size (one more than its largest id) has ids that the model does not know. */
   readonly checkVocabulary: (tokenizerSize: number) => Effect.Effect<void, ModelError>
+  /** Where the time of passes and optimiser steps went since this was last asked. */
+  readonly takePhases: Effect.Effect<Native.Phases, NativeError>
 }
 
 /** First and second moment of AdamW. @category model */
@@ -234,9 +240,9 @@ export const open = (
   Effect.gen(function* () {
     const { config, text } = yield* ModelConfig.read(directory)
     const addon = yield* Addon.load
-    const { dtype, headDtype, isa, randomInit, threads, trainable } = options
+    const { randomInit, trainable } = options
     const native = yield* Effect.acquireRelease(
-      now("createEngine", () => addon.createEngine(config, { threads, trainable, isa, dtype, headDtype })),
+      now("createEngine", () => addon.createEngine(config, options)),
       (engine) => Effect.sync(() => engine.dispose())
     )
     const tensors = native.tensors()
@@ -248,6 +254,46 @@ export const open = (
             [{ file: "model.safetensors", names: tensors.map(({ name }) => name) }]
           )
     return make(native, { directory, config, configText: text, files, tensors, trainable })
+  })
+
+/**
+ * The bytes that an engine for the model in `directory` takes, for packed batches of up to `tokens` tokens.
+ *
+ * @category constructors
+ */
+export const memoryPlan = (
+  directory: string,
+  options: Omit<Options, "isa" | "randomInit" | "memoryLimit"> & { readonly tokens: number }
+): Effect.Effect<Native.MemoryPlan, ModelError | NativeError, FileSystem.FileSystem> =>
+  Effect.gen(function* () {
+    const { config } = yield* ModelConfig.read(directory)
+    const addon = yield* Addon.load
+    const { activationCheckpointing = false, dtype = "float32", headDtype = dtype, ...rest } = options
+    return yield* now("memoryPlan", () =>
+      addon.memoryPlan(config, { ...rest, activationCheckpointing, dtype, headDtype })
+    )
+  })
+
+/**
+ * Fails with ERR_OUT_OF_MEMORY when `memoryPlan` says more than the limit.
+ *
+ * @category constructors
+ */
+export const requireMemory = (
+  directory: string,
+  options: Omit<Options, "isa" | "randomInit"> & { readonly tokens: number }
+): Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem> =>
+  Effect.gen(function* () {
+    const { memoryLimit, ...planned } = options
+    if (memoryLimit === undefined) return
+    const { total } = yield* memoryPlan(directory, planned)
+    if (total <= memoryLimit) return
+    const gib = (bytes: number) => `${(bytes / 2 ** 30).toFixed(2)} GiB`
+    return yield* new NativeError({
+      operation: "memoryPlan",
+      code: "ERR_OUT_OF_MEMORY",
+      reason: `micro-batches of ${options.tokens} tokens take ${gib(total)}, the limit is ${gib(memoryLimit)}: train on shorter ones, turn on activation checkpointing, or raise the limit`
+    })
   })
 
 const make = (
@@ -320,6 +366,7 @@ const make = (
         ),
         copyCompanions(directory, to, model.configText)
       ),
+    takePhases: run("takePhases", () => native.takePhases()),
     checkVocabulary: (tokenizerSize) =>
       tokenizerSize <= config.vocabSize
         ? Effect.void

@@ -190,8 +190,45 @@ export interface NativeEngine {
    * anyone listens. What `onTokens` throws ends the generation, and `done` rejects with it.
    */
   readonly generate: (request: GenerateRequest, onTokens?: OnTokens | undefined) => Job<GenerateResult>
+  /** Where the time went since this was last asked. */
+  readonly takePhases: () => Job<Phases>
   /** Cancels what is queued and frees all memory once the running job has stopped. */
   readonly dispose: () => void
+}
+
+/** Bytes, as they are before anything is allocated. @category model */
+export interface MemoryPlan {
+  readonly weights: number
+  readonly gradients: number
+  /** both moments of AdamW */
+  readonly optimizer: number
+  /** kept from a forward pass for its backward pass */
+  readonly activations: number
+  /** of the running layer and of the head */
+  readonly workspace: number
+  /** all of the above */
+  readonly total: number
+  /** the packed copy of the weights that decoding reads */
+  readonly decoder: number
+  /** keys and values of one token of a running generation */
+  readonly cachePerToken: number
+}
+
+/** Seconds of wall time. @category model */
+export interface PhaseSeconds {
+  readonly forward: number
+  readonly backward: number
+}
+
+/** Where the time of passes and optimiser steps went. @category model */
+export interface Phases {
+  /** norm, queries, keys, values and rotation */
+  readonly projections: PhaseSeconds
+  readonly attention: PhaseSeconds
+  /** output projection, norm and the gated network */
+  readonly feedForward: PhaseSeconds
+  readonly head: PhaseSeconds
+  readonly optimizer: PhaseSeconds
 }
 
 /** @category model */
@@ -212,8 +249,24 @@ export interface NativeAddon {
       readonly dtype?: Precision | undefined
       /** of the output projection's products; default `dtype` */
       readonly headDtype?: Precision | undefined
+      /** keeps only the inputs of layers for the backward pass and computes the rest again: less memory, more time */
+      readonly activationCheckpointing?: boolean | undefined
+      /** most bytes that weights, gradients, moments and a batch may take; more is an error before it is taken */
+      readonly memoryLimit?: number | undefined
     }
   ) => NativeEngine
+  /** What an engine of these options takes for packed batches of up to `tokens` tokens. */
+  readonly memoryPlan: (
+    config: ModelConfig,
+    options: {
+      readonly threads: number
+      readonly trainable: boolean
+      readonly dtype: Precision
+      readonly headDtype: Precision
+      readonly activationCheckpointing: boolean
+      readonly tokens: number
+    }
+  ) => MemoryPlan
   /** The loss kernels alone, for tests and conformance: gradients by the trainer's log-probabilities. */
   readonly packedLoss: (
     trainerLogprobs: Float32Array,

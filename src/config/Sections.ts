@@ -100,7 +100,23 @@ export const Scheduler = section({
 /** `[trainer.engine]`, `[engine]` @category sections */
 export const Engine = section({
   device: defaulted(Schema.Literal("cpu"), "cpu", "Where the policy is trained and sampled."),
-  threads: optional(threads, "Threads of the engine. Left out, all cores.")
+  threads: optional(threads, "Threads of the engine. Left out, all cores."),
+  dtype: optional(
+    Schema.Literal("float32", "bfloat16"),
+    "What matrix products round their operands to; weights, gradients and the optimiser stay float32. Left out, float32."
+  ),
+  headDtype: optional(
+    Schema.Literal("float32", "bfloat16", "bfloat16x3"),
+    "The same for the output projection; bfloat16x3 is near float32, of three bfloat16 products. Left out, dtype."
+  ),
+  activationCheckpointing: optional(
+    Schema.Boolean.annotations({ description: "true or false" }),
+    "Keep only the inputs of layers for the backward pass: less memory, more time. Left out, false."
+  ),
+  maxMemoryGib: optional(
+    positive,
+    "Most GiB that training may take, as primerl plan counts it; more is an error before the first step."
+  )
 })
 
 /** `[ckpt]` @category sections */

@@ -13,8 +13,8 @@ import type * as Training from "../Trainer/Training.ts"
 import * as HuggingFace from "../tokenizer/HuggingFace.ts"
 
 /** @category model */
-export interface EngineOptions {
-  readonly threads: number
+export interface EngineOptions
+  extends Pick<Engine.Options, "threads" | "dtype" | "headDtype" | "activationCheckpointing" | "memoryLimit"> {
   readonly randomInit?: { readonly seed: number; readonly std: number } | undefined
 }
 
@@ -33,7 +33,8 @@ export const layerInference = (
 ) =>
   Layer.unwrapScoped(
     Effect.gen(function* () {
-      const engine = yield* Engine.open(directory, { threads: options.threads, trainable: false })
+      const { dtype, headDtype, threads } = options
+      const engine = yield* Engine.open(directory, { threads, dtype, headDtype, trainable: false })
       yield* checked(engine)
       return InferenceNative.layer(engine, options)
     })
@@ -42,17 +43,33 @@ export const layerInference = (
 /** The policy as it is in `directory`, to train; `optimizer` goes on with the moments that were saved there. @category layers */
 export const layerTrainer = (
   directory: string,
-  options: EngineOptions & { readonly training: Training.Options; readonly optimizer: "fresh" | "saved" }
+  options: EngineOptions & {
+    readonly training: Training.Options
+    readonly optimizer: "fresh" | "saved"
+    /** of the longest micro-batch; what it takes is held against `memoryLimit` before anything is allocated */
+    readonly maxTokens?: number | undefined
+  }
 ) =>
   Layer.unwrapScoped(
     Effect.gen(function* () {
-      const { optimizer, randomInit, threads, training } = options
-      const engine = yield* Engine.open(directory, { threads, trainable: true, randomInit })
+      const { maxTokens, optimizer, training, ...engineOptions } = options
+      const opening = { ...engineOptions, trainable: true }
+      if (maxTokens !== undefined) yield* Engine.requireMemory(directory, { ...opening, tokens: maxTokens })
+      const engine = yield* Engine.open(directory, opening)
       yield* checked(engine)
       if (optimizer === "saved") yield* OptimizerState.load(engine, directory)
       return Layer.provide(TrainerNative.layer(engine, training), PackedLossNative.layer(engine))
     })
   )
+
+/** The engine as a config says it. @category conversions */
+export const engine = (of: TrainConfig["trainer"]["engine"], cores: number): EngineOptions => ({
+  threads: of.threads ?? cores,
+  dtype: of.dtype,
+  headDtype: of.headDtype,
+  activationCheckpointing: of.activationCheckpointing,
+  memoryLimit: of.maxMemoryGib === undefined ? undefined : Math.max(1, Math.floor(of.maxMemoryGib * 2 ** 30))
+})
 
 /** The optimiser as a config says it. @category conversions */
 export const training = (of: {

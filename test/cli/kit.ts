@@ -47,6 +47,7 @@ export const runs: RunsService = {
   explain: (request) => Effect.provide(explaining(request), NodeContext.layer),
   check: () => Effect.succeed([]),
   plan: () => Effect.succeed([]),
+  memory: () => Effect.fail({ _tag: "ModelError", message: "there is no model" }),
   train: () =>
     Effect.succeed({
       directory: "/runs/one",

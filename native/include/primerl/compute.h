@@ -14,6 +14,8 @@ namespace primerl {
  */
 enum class Precision { float32, bfloat16, bfloat16x3 };
 
+struct Phases;
+
 struct Compute {
   Pool& pool;
   Isa isa;
@@ -23,7 +25,10 @@ struct Compute {
   /** of the output projection, where a trainer and a sampler must agree most */
   Precision headPrecision = Precision::float32;
 
-  Compute forHead() const { return {pool, isa, cancel, headPrecision, headPrecision}; }
+  /** null: nobody asks where the time goes */
+  Phases* phases = nullptr;
+
+  Compute forHead() const { return {pool, isa, cancel, headPrecision, headPrecision, phases}; }
 
   void check() const {
     if (cancel != nullptr) cancel->check();

@@ -43,12 +43,17 @@ class Model {
                T* entropy);
 
   /** Adds to `gradients` for gradient[t] = d loss / d logprob of token t of the last `forward`; tokens with 0 skip the
-   * head. Throws ERR_STATE when no forward is kept. */
+   * head, the first of each sequence has none. Throws ERR_STATE when no forward is kept, ERR_BATCH for the gradient of a
+   * token that it was not asked for. */
   void backward(const Compute& compute, const T* weights, const T* gradient, T* gradients);
 
   /** Forward and backward with the head in one sweep, for losses that look at one token at a time. */
   void forwardBackward(const Compute& compute, const T* weights, const Tokens& tokens, const uint8_t* needed,
                        const TokenGradient& tokenGradient, T* gradients, T* logprobs, T* entropy);
+
+  /** Bytes held for a backward pass, and as scratch, of all passes so far. */
+  int64_t keptBytes() const;
+  int64_t scratchBytes() const;
 
   /** Frees the activations. */
   void forget();

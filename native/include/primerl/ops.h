@@ -31,6 +31,10 @@ template <class T>
 void linearBackward(const Compute& compute, int64_t count, int64_t in, int64_t out, const T* x, const T* w,
                     const T* dy, T* dx, bool accumulate, T* dw, T* dBias);
 
+/** dBias += the sum of the rows of dy. */
+template <class T>
+void biasGradient(const Compute& compute, int64_t count, int64_t width, const T* dy, T* dBias);
+
 /** y[i] += bias for each row. */
 template <class T>
 void addBias(const Compute& compute, int64_t count, int64_t width, const T* bias, T* y);
@@ -39,7 +43,7 @@ void addBias(const Compute& compute, int64_t count, int64_t width, const T* bias
 template <class T>
 void rmsNorm(const Compute& compute, int64_t count, int64_t width, const T* x, const T* w, double eps, T* y, T* rstd);
 
-/** Adds to dw; writes dx, which may be dy, or adds to it when `accumulate`. */
+/** Adds to dw; writes dx, which may be dy, or adds to it when `accumulate`. Either may be null and is left out then. */
 template <class T>
 void rmsNormBackward(const Compute& compute, int64_t count, int64_t width, const T* x, const T* w, const T* rstd,
                      const T* dy, T* dx, bool accumulate, T* dw);
@@ -85,14 +89,21 @@ struct AttentionShape {
   int64_t headDim;
 };
 
-/** Causal attention within each sequence, scaled by 1 / sqrt(headDim). */
+/** Rows of a packed batch in rising order, of which only these are wanted. */
+using Rows = std::vector<int64_t>;
+
+/**
+ * Causal attention within each sequence, scaled by 1 / sqrt(headDim). k and v have a row for each token; q, out and their
+ * gradients have one for each of `queries`, or for each token when that is null.
+ */
 template <class T>
-void attention(const Compute& compute, const AttentionShape& shape, const Positions& positions, const T* q, const T* k,
-               const T* v, T* out);
+void attention(const Compute& compute, const AttentionShape& shape, const Positions& positions, const Rows* queries,
+               const T* q, const T* k, const T* v, T* out);
 
 template <class T>
-void attentionBackward(const Compute& compute, const AttentionShape& shape, const Positions& positions, const T* q,
-                       const T* k, const T* v, const T* out, const T* dOut, T* dq, T* dk, T* dv);
+void attentionBackward(const Compute& compute, const AttentionShape& shape, const Positions& positions,
+                       const Rows* queries, const T* q, const T* k, const T* v, const T* out, const T* dOut, T* dq,
+                       T* dk, T* dv);
 
 /** One prediction: the row of hidden states it comes from, the token that followed, where its result belongs. */
 struct Target {

@@ -1,11 +1,14 @@
 // Entry of the addon: see NativeAddon in src/Trainer/Native.ts.
 #include <napi.h>
 
+#include <limits>
 #include <thread>
+#include <utility>
 
 #include "arguments.h"
 #include "engine_object.h"
 #include "environment.h"
+#include "primerl/plan.h"
 
 namespace primerl {
 namespace {
@@ -16,6 +19,32 @@ Napi::Value cpu(const Napi::CallbackInfo& info) {
   object.Set("amx", hasAmx());
   object.Set("cores", std::max(1u, std::thread::hardware_concurrency()));
   return object;
+}
+
+Napi::Value memoryPlanOf(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  try {
+    const ModelConfig config = modelConfigOf(info[0]);
+    const Napi::Object from = objectOf(info[1], "options");
+    PlanOptions options;
+    options.isa = detectIsa();
+    options.trainable = booleanOf(from.Get("trainable"), "options.trainable");
+    options.recompute = booleanOf(from.Get("activationCheckpointing"), "options.activationCheckpointing");
+    options.precision = precisionOf(from.Get("dtype"), "options.dtype");
+    options.headPrecision = precisionOf(from.Get("headDtype"), "options.headDtype");
+    options.threads = static_cast<int>(integerOf(from.Get("threads"), "options.threads", 1, 1024));
+    options.tokens = integerOf(from.Get("tokens"), "options.tokens", 0, std::numeric_limits<int32_t>::max());
+    const MemoryPlan plan = memoryPlan(config, options);
+    Napi::Object object = Napi::Object::New(env);
+    for (const auto& [name, bytes] :
+         {std::pair{"weights", plan.weights}, {"gradients", plan.gradients}, {"optimizer", plan.optimizer},
+          {"activations", plan.activations}, {"workspace", plan.workspace}, {"total", plan.total()},
+          {"decoder", plan.decoder}, {"cachePerToken", plan.cachePerToken}})
+      object.Set(name, static_cast<double>(bytes));
+    return object;
+  } catch (const Error&) {
+    throw toJs(env, std::current_exception());
+  }
 }
 
 Napi::Value createEngine(const Napi::CallbackInfo& info) {
@@ -48,6 +77,7 @@ Napi::Object initialiseModule(Napi::Env env, Napi::Object exports) {
   environment->snapshotClass = Napi::Persistent(SnapshotObject::define(env));
   exports.Set("cpu", Napi::Function::New(env, cpu));
   exports.Set("createEngine", Napi::Function::New(env, createEngine));
+  exports.Set("memoryPlan", Napi::Function::New(env, memoryPlanOf));
   exports.Set("packedLoss", Napi::Function::New(env, packedLossOf));
   return exports;
 }

@@ -82,7 +82,7 @@ Napi::Function EngineObject::define(Napi::Env env) {
                       InstanceMethod<&E::forwardBackward>("forwardBackward"), InstanceMethod<&E::forward>("forward"),
                       InstanceMethod<&E::backward>("backward"), InstanceMethod<&E::zeroGradients>("zeroGradients"),
                       InstanceMethod<&E::optimizerStep>("optimizerStep"), InstanceMethod<&E::generate>("generate"),
-                      InstanceMethod<&E::dispose>("dispose")});
+                      InstanceMethod<&E::takePhases>("takePhases"), InstanceMethod<&E::dispose>("dispose")});
 }
 
 EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<EngineObject>(info) {
@@ -98,6 +98,9 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
     const Napi::Value dtype = from.Get("dtype"), headDtype = from.Get("headDtype");
     if (!dtype.IsUndefined()) options.precision = precisionOf(dtype, "options.dtype");
     options.headPrecision = headDtype.IsUndefined() ? options.precision : precisionOf(headDtype, "options.headDtype");
+    const Napi::Value recompute = from.Get("activationCheckpointing"), limit = from.Get("memoryLimit");
+    if (!recompute.IsUndefined()) options.recompute = booleanOf(recompute, "options.activationCheckpointing");
+    if (!limit.IsUndefined()) options.memoryLimit = integerOf(limit, "options.memoryLimit", 1, int64_t{1} << 53);
     engine_ = Environment::of(env).createEngine(config, options);
   } catch (const Napi::Error&) {
     throw;
@@ -362,6 +365,26 @@ Napi::Value EngineObject::generate(Info info) {
         environment.settle(key, failure);
       });
   return jobObject(env, promise, draws->ticket);
+}
+
+Napi::Value EngineObject::takePhases(Info info) {
+  return job<Phases>(
+      info.Env(),
+      [](const Engine::Context& at, Phases& phases) {
+        phases = at.phases;
+        at.phases = Phases();
+      },
+      [](Napi::Env env, Phases& phases) -> Napi::Value {
+        const char* names[phaseCount] = {"projections", "attention", "feedForward", "head", "optimizer"};
+        Napi::Object object = Napi::Object::New(env);
+        for (size_t i = 0; i < phaseCount; ++i) {
+          Napi::Object seconds = Napi::Object::New(env);
+          seconds.Set("forward", phases.forward[i]);
+          seconds.Set("backward", phases.backward[i]);
+          object.Set(names[i], seconds);
+        }
+        return object;
+      });
 }
 
 Napi::Value EngineObject::dispose(Info info) {

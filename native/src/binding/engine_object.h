@@ -50,6 +50,7 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
   Napi::Value zeroGradients(Info info);
   Napi::Value optimizerStep(Info info);
   Napi::Value generate(Info info);
+  Napi::Value takePhases(Info info);
   Napi::Value dispose(Info info);
 
   Engine& engine(Napi::Env env) const;

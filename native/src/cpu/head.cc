@@ -8,6 +8,7 @@
 #include "primerl/buffer.h"
 #include "primerl/gemm.h"
 #include "primerl/ops.h"
+#include "primerl/plan.h"
 #include "product.h"
 #include "ranges.h"
 
@@ -29,7 +30,7 @@ int64_t ceilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /** Chunks of the same size, in whole tiles. */
 int64_t chunkRows(int64_t total, int64_t vocab, int64_t tileRows) {
-  const int64_t fitting = std::max<int64_t>(64, std::min<int64_t>(1024, mostLogits / vocab));
+  const int64_t fitting = std::max<int64_t>(64, std::min<int64_t>(512, mostLogits / vocab));
   return ceilDivide(ceilDivide(total, ceilDivide(total, fitting)), tileRows) * tileRows;
 }
 
@@ -170,6 +171,20 @@ void head(const Compute& compute, const HeadShape& shape, const std::vector<Targ
     head.chunk(targets.data() + start, std::min(rows, total - start), start, use);
   }
 }
+
+template <class T>
+int64_t headScratchBytes(const Compute& compute, int64_t width, int64_t vocab, int64_t targets, bool backward) {
+  if (targets == 0) return 0;
+  const ProductKernel<T>& kernel = productKernel<T>(compute);
+  const int64_t rows = chunkRows(targets, vocab, kernel.tileRows);
+  const int64_t slices = ceilDivide(vocab, sliceColumns(vocab));
+  const int64_t packed = ceilDivide(width, kernel.tileColumns) * kernel.rightBytes(rows);
+  const int64_t numbers = rows * (width + vocab + (backward ? slices * width : 0));
+  return numbers * static_cast<int64_t>(sizeof(T)) + (backward ? packed : 0);
+}
+
+template int64_t headScratchBytes<float>(const Compute&, int64_t, int64_t, int64_t, bool);
+template int64_t headScratchBytes<double>(const Compute&, int64_t, int64_t, int64_t, bool);
 
 template void head<float>(const Compute&, const HeadShape&, const std::vector<Target>&, const float*, const float*,
                           const std::function<double(int64_t, HeadResult)>&, float*, float*, HeadScratch<float>&);

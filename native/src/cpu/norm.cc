@@ -16,11 +16,14 @@ template <class T>
 void rmsNormBackward(const Compute& compute, int64_t count, int64_t width, const T* x, const T* w, const T* rstd,
                      const T* dy, T* dx, bool accumulate, T* dw) {
   const Kernels<T>& kernel = kernels<T>(compute.isa);
-  forColumns(compute, count, width, [&](int64_t begin, int64_t end) {
-    for (int64_t i = 0; i < count; i++) {
-      kernel.addScaledProduct(end - begin, dw + begin, rstd[i], dy + i * width + begin, x + i * width + begin);
-    }
-  });
+  if (dw != nullptr) {
+    forColumns(compute, count, width, [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < count; i++) {
+        kernel.addScaledProduct(end - begin, dw + begin, rstd[i], dy + i * width + begin, x + i * width + begin);
+      }
+    });
+  }
+  if (dx == nullptr) return;
   forRows(compute, count, width, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
       kernel.rmsNormBackward(width, x + i * width, w, rstd[i], dy + i * width, dx + i * width, accumulate);
