@@ -1,6 +1,7 @@
 /**
- * Agents give back what a turn said to them, and often less than that: most leave its reasoning out, some trim its text. Such
- * a message is the turn that was said, and its tokens are those that were sampled. One that says anything else is another.
+ * Agents give back what a turn said to them, and often less than that: most leave its reasoning out or keep a piece of it,
+ * some trim its text. Such a message is the turn that was said, and its tokens are those that were sampled. One that says
+ * anything else is another.
  */
 import * as Message from "../Message.ts"
 import * as Said from "./Said.ts"
@@ -22,9 +23,7 @@ export const make = (): Recall => {
   const restored = (message: Message.AssistantMessage): Message.AssistantMessage => {
     const turn = known.get(keyOf(message))
     const { reasoningContent = "" } = message
-    return turn !== undefined && (reasoningContent === "" || reasoningContent.trim() === turn.reasoning.trim())
-      ? turn.message
-      : message
+    return turn?.reasoning.includes(reasoningContent.trim()) ? turn.message : message
   }
   return {
     add: (said, message) => {

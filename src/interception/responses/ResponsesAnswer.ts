@@ -73,9 +73,9 @@ export const writer =
     const start = (part: Said.Part, index: number) => {
       const item = Items.begun(part, Items.idOf(identity, part.type, index))
       const added = event("response.output_item.added", { output_index: index, item })
-      if (part.type !== "content") return added
-      const at = { ...place(index, "content"), content_index: 0 }
-      return added + event("response.content_part.added", { ...at, part: Items.outputText("", []) })
+      if (part.type === "call") return added
+      const at = { ...place(index, part.type), content_index: 0 }
+      return added + event("response.content_part.added", { ...at, part: Items.contentOf(part.type, "", []) })
     }
     const finish = (part: Said.Part, index: number, logprobs: ReadonlyArray<object>) => {
       const at = place(index, part.type)
@@ -86,13 +86,12 @@ export const writer =
         const { arguments: json, name } = part.call
         parts.push(event("response.function_call_arguments.done", { ...at, name, arguments: json }))
       } else {
-        const content = { ...at, content_index: 0, text: part.text }
-        if (part.type === "reasoning") parts.push(event("response.reasoning_text.done", content))
-        else {
-          parts.push(event("response.output_text.done", { ...content, logprobs }))
-          const whole = Items.outputText(part.text, logprobs)
-          parts.push(event("response.content_part.done", { ...at, content_index: 0, part: whole }))
-        }
+        const content = { ...at, content_index: 0 }
+        if (part.type === "reasoning")
+          parts.push(event("response.reasoning_text.done", { ...content, text: part.text }))
+        else parts.push(event("response.output_text.done", { ...content, text: part.text, logprobs }))
+        const whole = Items.contentOf(part.type, part.text, logprobs)
+        parts.push(event("response.content_part.done", { ...content, part: whole }))
       }
       parts.push(event("response.output_item.done", { output_index: index, item }))
       return parts.join("")

@@ -23,13 +23,9 @@ export const logprobsOf = (
       )
     : []
 
-/** @category items */
-export const outputText = (text: string, logprobs: ReadonlyArray<object>): object => ({
-  type: "output_text",
-  text,
-  annotations: [],
-  logprobs
-})
+/** What a message or its reasoning holds. @category items */
+export const contentOf = (type: "content" | "reasoning", text: string, logprobs: ReadonlyArray<object>): object =>
+  type === "reasoning" ? { type: "reasoning_text", text } : { type: "output_text", text, annotations: [], logprobs }
 
 /** An item with all of its content. @category items */
 export const whole = (part: Part, id: string, logprobs: ReadonlyArray<object>): object => {
@@ -40,10 +36,10 @@ export const whole = (part: Part, id: string, logprobs: ReadonlyArray<object>): 
         type: "message",
         status: "completed",
         role: "assistant",
-        content: [outputText(part.text, logprobs)]
+        content: [contentOf(part.type, part.text, logprobs)]
       }
     case "reasoning":
-      return { id, type: "reasoning", summary: [], content: [{ type: "reasoning_text", text: part.text }] }
+      return { id, type: "reasoning", summary: [], content: [contentOf(part.type, part.text, [])] }
     case "call": {
       const { arguments: json, id: callId, name } = part.call
       return { id, type: "function_call", status: "completed", call_id: callId, name, arguments: json }
