@@ -2,8 +2,8 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Choice from "../../src/server/Choice.ts"
 import * as Reader from "../../src/server/Reader.ts"
-import * as Stops from "../../src/wire/Stops.ts"
 import type { TokenizerService } from "../../src/Tokenizer.ts"
+import * as Stops from "../../src/wire/Stops.ts"
 
 /** A tokenizer of the given tokens, each as its bytes; only what reads ids is there. */
 const tokenizerOf = (tokens: ReadonlyArray<ReadonlyArray<number>>) =>
