@@ -54,6 +54,8 @@ const longMonths = [
   ...["August", "September", "October", "November", "December"]
 ]
 
+const pinnedDate = "pinned_strftime"
+
 /** The pinned day in the parts that templates ask for. */
 const strftime = (date: string) => {
   const [year = "", month = "", day = ""] = date.split("-")
@@ -88,7 +90,8 @@ export const make = (
 ): Either.Either<JinjaTemplate, RendererError> =>
   Either.map(
     Either.try({
-      try: () => new Template(options.template),
+      // the engine's own function tells today's date, and cannot be replaced by that name
+      try: () => new Template(options.template.replaceAll("strftime_now", pinnedDate)),
       catch: (cause) =>
         new RendererError({ renderer, reason: `the chat template cannot be read: ${(cause as Error).message}` })
     }),
@@ -138,7 +141,7 @@ export const make = (
           ...options.variables,
           ...(options.bosToken === undefined ? { bos_token: "" } : { bos_token: options.bosToken }),
           ...(options.eosToken === undefined ? { eos_token: "" } : { eos_token: options.eosToken }),
-          strftime_now: strftime(options.date),
+          [pinnedDate]: strftime(options.date),
           messages: messages.map(forTemplate(breaker)),
           ...(hasTools
             ? {
@@ -152,7 +155,7 @@ export const make = (
           Either.try(() => template.render(variables)),
           (cause) => {
             const { error } = cause as { readonly error?: unknown }
-            const reason = error instanceof Error ? error.message : String(error ?? cause)
+            const reason = String(error ?? cause).replace(/^Error: /, "")
             return new RendererError({ renderer, reason: `the chat template refuses the conversation: ${reason}` })
           }
         )
