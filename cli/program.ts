@@ -13,6 +13,7 @@ import { WrongCall } from "./exit.ts"
 import * as Log from "./log.ts"
 import { Output, type OutputService } from "./Output.ts"
 import * as plan from "./plan.ts"
+import * as render from "./render.ts"
 import * as serve from "./serve.ts"
 import * as sft from "./sft.ts"
 import * as trace from "./trace.ts"
@@ -32,7 +33,8 @@ const syntax: Syntax = {
     files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl"
   },
   "algo list": { options: {}, files: undefined },
-  trace: { options: trace.operands, files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl" }
+  trace: { options: trace.operands, files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl" },
+  render: { options: render.operands, files: "a file with messages (JSON), or - for standard input" }
 }
 
 const root = Command.make("primerl").pipe(
@@ -44,7 +46,8 @@ const root = Command.make("primerl").pipe(
     plan.command,
     serve.command,
     algo.command,
-    trace.command
+    trace.command,
+    render.command
   ])
 )
 
@@ -55,6 +58,7 @@ const footer = HelpDoc.blocks([
   HelpDoc.p("primerl train examples/reverse-text/rl.toml --resume"),
   HelpDoc.p("primerl algo explain runs/reverse-text/rollouts/step_000001.jsonl"),
   HelpDoc.p("primerl trace runs/reverse-text/rollouts/step_000001.jsonl"),
+  HelpDoc.p("primerl render conversation.json --model examples/reverse-text/policy"),
   HelpDoc.p("primerl serve examples/reverse-text/policy --port 8001"),
   HelpDoc.h1("ALSO"),
   HelpDoc.p("primerl COMMAND --help, primerl --version, primerl --completions bash (or zsh, fish, sh)")

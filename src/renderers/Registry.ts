@@ -28,6 +28,14 @@ interface Entry {
   readonly make: (parts: Parts, config: unknown) => Made
 }
 
+/** Schema's empty struct takes any object. */
+const NoOptions = Schema.Struct({}).pipe(
+  Schema.filter((given) => {
+    const [key] = Object.keys(given)
+    return key === undefined ? undefined : { path: [key], message: "is unexpected, this renderer has no options" }
+  })
+)
+
 /** An unknown key is refused with its name, like a wrong value. */
 const entry = <A, I>(
   name: string,
@@ -52,7 +60,7 @@ const entry = <A, I>(
 }
 
 const entries: ReadonlyMap<string, Entry> = new Map([
-  entry("chatml", Schema.Struct({}), ({ tokenizer }) => ChatMl.make(tokenizer)),
+  entry("chatml", NoOptions, ({ tokenizer }) => ChatMl.make(tokenizer)),
   entry("qwen3", Qwen3.Config, ({ tokenizer }, options) => Qwen3.make(tokenizer, options)),
   entry("qwen3.5", Qwen35.Config.omit("version"), ({ tokenizer }, options) =>
     Qwen35.make(tokenizer, { ...options, version: "3.5" })
@@ -62,8 +70,8 @@ const entries: ReadonlyMap<string, Entry> = new Map([
   ),
   entry("llama-3", Llama3.Config, ({ tokenizer }, options) => Llama3.make(tokenizer, options)),
   entry("gpt-oss", GptOss.Config, ({ tokenizer }, options) => GptOss.make(tokenizer, options)),
-  entry("deepseek-v3", Schema.Struct({}), ({ tokenizer }) => DeepSeek.make(tokenizer, { version: "v3" })),
-  entry("deepseek-r1", Schema.Struct({}), ({ tokenizer }) => DeepSeek.make(tokenizer, { version: "r1" })),
+  entry("deepseek-v3", NoOptions, ({ tokenizer }) => DeepSeek.make(tokenizer, { version: "v3" })),
+  entry("deepseek-r1", NoOptions, ({ tokenizer }) => DeepSeek.make(tokenizer, { version: "r1" })),
   entry("glm-4.5", Glm45.Config, ({ tokenizer }, options) => Glm45.make(tokenizer, options)),
   entry("glm-5", Glm5.Config.omit("version"), ({ tokenizer }, options) =>
     Glm5.make(tokenizer, { ...options, version: "5" })

@@ -2,6 +2,7 @@
 import * as Data from "effect/Data"
 import * as Either from "effect/Either"
 import type { ToolSpec } from "../Message.ts"
+import { pythonJson } from "./internal/pythonJson.ts"
 
 /** A tool that cannot be rendered, or contradicts itself. @category errors */
 export class ToolSpecError extends Data.TaggedError("ToolSpecError")<{
@@ -69,3 +70,6 @@ export const normalise = (tools: unknown): Either.Either<ReadonlyArray<ToolSpec>
   if (!Array.isArray(tools)) return Either.left(new ToolSpecError({ index: 0, reason: "is in no list" }))
   return Either.all(tools.map(read))
 }
+
+/** Arguments that came as an object instead of as text, in the spelling of chat templates. @category conversions */
+export const argumentsText = (given: Readonly<Record<string, unknown>>): string => pythonJson(given)

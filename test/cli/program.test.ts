@@ -237,7 +237,7 @@ describe("primerl plan", () => {
 describe("a wrong command line is one line and exit code 2", () => {
   const cases: ReadonlyArray<readonly [ReadonlyArray<string>, string]> = [
     [["trian", "rl.toml"], 'unknown command "trian"; did you mean "train"?'],
-    [["xyz"], 'unknown command "xyz"; commands are train, sft, eval, plan, serve, algo, trace'],
+    [["xyz"], 'unknown command "xyz"; commands are train, sft, eval, plan, serve, algo, trace, render'],
     [["train"], "train needs a configuration file (TOML)"],
     [["algo"], "algo needs a word after it: explain, list"],
     [["algo", "lst"], 'unknown command "algo lst"; did you mean "algo list"?'],
@@ -251,7 +251,7 @@ describe("a wrong command line is one line and exit code 2", () => {
     [["train", "rl.toml", "--set", ""], '--set needs a value, got ""'],
     [
       ["--set", "a=1", "train", "rl.toml"],
-      "--set is an option of train, sft, eval, plan, algo explain: put the command first"
+      "--set is an option of train, sft, eval, plan, algo explain, render: put the command first"
     ],
     [["--completions", "tcsh"], '--completions knows the shells bash, zsh, fish, sh, not "tcsh"'],
     [["train", "rl.toml", "--resume=yes"], '--resume takes no value, got "yes"'],
