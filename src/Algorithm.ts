@@ -101,6 +101,8 @@ export interface SourceDescription {
   readonly seats: ReadonlyArray<string>
   /** its rollouts are sampled from a frozen model, not from the policy */
   readonly frozen: boolean
+  /** what leaves tokens out of the distribution that is sampled from, such as "top_p 0.9" */
+  readonly restrictions?: ReadonlyArray<string> | undefined
 }
 
 /** An algorithm with its config: what a run needs, and what `primerl plan` prints. @category model */
@@ -183,6 +185,7 @@ export const define = <H extends HooksOf, F extends Fields = {}>(options: {
   })
   const check = (config: Schema.Struct.Type<F>, source: SourceDescription): ReadonlyArray<Problem> => [
     ...frozenFeedsOnlyCe(type, actionLoss, source),
+    ...restrictedFeedsOnlyCe(type, actionLoss, source),
     ...ownProblems(() => options.check?.(config, source) ?? [])
   ]
   const refused = (problems: ReadonlyArray<Problem>) => new AlgorithmConfigError({ type, problems })
@@ -230,6 +233,20 @@ const frozenFeedsOnlyCe = (type: string, actionLoss: ActionLoss, { frozen, name 
         {
           path: "sampling.source",
           message: `source "${name}" samples from a frozen model, which ${type} cannot train on: its loss on actions is ${actionLoss}; use "policy", or an algorithm with ce such as sft`
+        }
+      ]
+    : []
+
+/**
+ * Log-probabilities are those of the whole distribution. Of what was drawn from a part of it they are too small, and the
+ * ratio of trainer and sampler says nothing of how often a token was drawn.
+ */
+const restrictedFeedsOnlyCe = (type: string, actionLoss: ActionLoss, { name, restrictions = [] }: SourceDescription) =>
+  restrictions.length > 0 && actionLoss !== "ce"
+    ? [
+        {
+          path: "sampling",
+          message: `source "${name}" samples with ${restrictions.join(" and ")}, and ${type} trains on its tokens by ${actionLoss}, whose ratios are biased when tokens are left out; sample from the whole distribution, or use an algorithm with ce such as sft`
         }
       ]
     : []

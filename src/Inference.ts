@@ -2,6 +2,7 @@
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
+import type { Stretch } from "./Trace.ts"
 import type { WeightSnapshot } from "./Trainer/Native.ts"
 
 /** How one call samples; absent filters leave the distribution whole. @category model */
@@ -27,6 +28,8 @@ export interface Generation {
   readonly finishReason: "stop" | "length"
   /** version of the weights that the first token was sampled with */
   readonly policyVersion: number
+  /** versions of all its tokens in order, where weights changed while they were sampled */
+  readonly stretches?: ReadonlyArray<Stretch> | undefined
 }
 
 /** Who hears of a generation while it runs. @category model */

@@ -27,6 +27,7 @@ import type { Renderer } from "./Renderer.ts"
 import type { EvalReport, StepReport } from "./Report.ts"
 import type * as Rollout from "./Rollout.ts"
 import * as Sampler from "./Sampler.ts"
+import * as Session from "./Session.ts"
 import * as State from "./State.ts"
 import { Trainer } from "./Trainer/Trainer.ts"
 
@@ -183,6 +184,7 @@ const training = <E, R, E2>(options: Options<E, R, E2>) =>
             groupSize,
             model,
             frozen: model !== undefined,
+            restrictions: source.sampling === undefined ? [] : Session.restrictions(source.sampling),
             labels: model === undefined ? {} : { model: model.name },
             ratio: source.ratio ?? 1,
             algorithm: source.algorithm,

@@ -28,6 +28,13 @@ export interface Sampling {
   readonly maxTokens?: number | undefined
 }
 
+/** What leaves tokens out of the distribution that is sampled from, in words. @category getters */
+export const restrictions = ({ minP = 0, topK = 0, topP = 1 }: Sampling): ReadonlyArray<string> => [
+  ...(topP < 1 ? [`top_p ${topP}`] : []),
+  ...(topK > 0 ? [`top_k ${topK}`] : []),
+  ...(minP > 0 ? [`min_p ${minP}`] : [])
+]
+
 /** The rollout may not ask the model again; a harness lets this pass through and ends. @category errors */
 export class Stopped extends Data.TaggedError("Stopped")<{
   readonly reason: StopReason
@@ -189,7 +196,7 @@ export const make = Effect.fn("Session.make")(function* (options: {
   const commit = (
     pending: Trace.PendingTurn,
     turn: Omit<Trace.Turn, "completionIds" | "logprobs" | "message">,
-    { finishReason, policyVersion, ...sampled }: Sampled,
+    { finishReason, policyVersion, stretches, ...sampled }: Sampled,
     parsed: Pick<Completion, "message" | "toolCalls">,
     listener: Listener | undefined
   ): Effect.Effect<Completion, Stopped | Trace.TraceError> =>
@@ -198,7 +205,10 @@ export const make = Effect.fn("Session.make")(function* (options: {
       // Another call may have added nodes meanwhile: indices stay right, since nodes are only ever appended.
       const next = Trace.commit(
         { ...pending, trace: now.trace },
-        { ...turn, completionIds: tokenIds, logprobs, message: parsed.message, finishReason, policyVersion }
+        {
+          ...{ ...turn, completionIds: tokenIds, logprobs, message: parsed.message, finishReason },
+          policyVersion: stretches ?? policyVersion
+        }
       )
       if (Either.isLeft(next)) {
         const { left } = next

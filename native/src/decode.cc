@@ -4,7 +4,9 @@
 #include <set>
 #include <string>
 
+#include "few_rows.h"
 #include "kv_cache.h"
+#include "paged_attention.h"
 #include "primerl/error.h"
 #include "primerl/gemm.h"
 #include "primerl/ops.h"
@@ -28,7 +30,7 @@ struct Projection {
   }
 
   void apply(const Compute& compute, int64_t count, const float* x, float* y, bool accumulate = false) const {
-    gemm(compute, count, rows(x, matrix.depth()), matrix, y, matrix.columns(), accumulate);
+    product(compute, count, x, matrix, y, accumulate);
     if (!bias.empty()) addBias(compute, count, matrix.columns(), bias.data(), y);
   }
 };
@@ -106,7 +108,7 @@ void Decoder::State::begin(const std::vector<DecodeInput>& inputs) {
     const DecodeInput& input = inputs[index];
     if (input.count < 1) refuse(index, "has no tokens; give it at least 1.");
     if (!seen.insert(input.cache).second) refuse(index, "has the cache of an earlier input; give each its own.");
-    const KvCache::State& cache = *input.cache->state_;
+    const KvCache::State& cache = input.cache->state();
     if (cache.length + input.count > config.maxPositionEmbeddings) {
       refuse(index, "would reach " + std::to_string(cache.length + input.count) + " tokens, the model has " +
                         std::to_string(config.maxPositionEmbeddings) + " positions.");
@@ -123,44 +125,39 @@ void Decoder::State::begin(const std::vector<DecodeInput>& inputs) {
     rope.cover(cache.length + input.count);
     starts.push_back(starts.back() + input.count);
   }
-  for (const DecodeInput& input : inputs) input.cache->state_->reserve(input.cache->state_->length + input.count);
+  for (const DecodeInput& input : inputs) input.cache->state().reserve(input.cache->state().length + input.count);
 }
 
 void Decoder::State::attendTask(const DecodeInput& input, const Task& task, int64_t layer) {
   static thread_local Buffer<float> scratch;
-  KvCache::State& cache = *input.cache->state_;
-  const int64_t block = layer * config.kvHeads + task.kvHead, group = config.heads / config.kvHeads;
+  static thread_local std::vector<PagedQuery> queries;
+  const KvCache::State& cache = input.cache->state();
+  const int64_t stream = layer * config.kvHeads + task.kvHead, group = config.heads / config.kvHeads;
   const int64_t first = task.kvHead * group, start = starts[static_cast<size_t>(task.input)];
-  std::vector<QueryRow<float>> queries;
+  queries.clear();
   const auto flush = [&] {
-    if (queries.empty()) return;
-    attentionBlock(kernel, static_cast<int>(queries.size()), config.headDim, queries.data(), cache.keys(block),
-                   cache.values(block), scratch);
+    if (!queries.empty()) pagedAttention(cache, stream, static_cast<int>(queries.size()), queries.data(), scratch);
     queries.clear();
   };
-  const auto push = [&](int64_t i, int64_t head) {
-    const int64_t at = (start + i) * config.queryDim() + head * config.headDim;
-    queries.push_back({q.data() + at, attended.data() + at, cache.length + i + 1});
-    if (static_cast<int>(queries.size()) == kernel.tileRows) flush();
-  };
   for (int64_t i = task.from; i < task.to; i++) {
-    for (int64_t head = first; head < first + group; head++) push(i, head);
+    for (int64_t head = first; head < first + group; head++) {
+      const int64_t at = (start + i) * config.queryDim() + head * config.headDim;
+      queries.push_back({q.data() + at, attended.data() + at, cache.length + i + 1});
+      if (static_cast<int>(queries.size()) == kernel.tileRows) flush();
+    }
   }
   flush();
 }
 
 void Decoder::State::attend(const Compute& compute, const std::vector<DecodeInput>& inputs, int64_t layer) {
-  const int64_t number = static_cast<int64_t>(inputs.size()), headDim = config.headDim;
+  const int64_t number = static_cast<int64_t>(inputs.size());
   compute.pool.parallelTasks(number * config.kvHeads, [&](int64_t index) {
-    const int64_t kvHead = index % config.kvHeads, block = layer * config.kvHeads + kvHead;
+    const int64_t kvHead = index % config.kvHeads;
     const size_t at = static_cast<size_t>(index / config.kvHeads);
-    KvCache::State& cache = *inputs[at].cache->state_;
+    const KvCache::State& cache = inputs[at].cache->state();
     for (int64_t i = 0; i < inputs[at].count; i++) {
-      const int64_t from = (starts[at] + i) * config.kvDim() + kvHead * headDim, to = cache.length + i;
-      storeColumn(kernel, headDim, to, k.data() + from, cache.keys(block));
-      float* row = cache.values(block) + to * cache.width;
-      std::copy_n(v.data() + from, headDim, row);
-      std::fill(row + headDim, row + cache.width, 0.0f);
+      const int64_t from = (starts[at] + i) * config.kvDim() + kvHead * config.headDim;
+      storeToken(cache, layer * config.kvHeads + kvHead, cache.length + i, k.data() + from, v.data() + from);
     }
   });
   std::vector<Task> tasks;
@@ -262,7 +259,7 @@ void Decoder::extend(const Compute& compute, const std::vector<DecodeInput>& inp
   float* final = last + number * hidden;
   state.norm(compute, number, hidden, last, state.finalNorm, final);
   state.headProjection.apply(compute.forHead(), number, final, logits);
-  for (const DecodeInput& input : inputs) input.cache->state_->length += input.count;
+  for (const DecodeInput& input : inputs) input.cache->state().length += input.count;
 }
 
 }  // namespace primerl

@@ -29,7 +29,7 @@ Engine::Engine(const ModelConfig& config, const Options& options)
       isa_(options.isa),
       precision_(options.precision),
       headPrecision_(options.headPrecision),
-      batch_(config),
+      batch_(config, options.isa, options.kvLimitBytes),
       closed_(options.closed),
       thread_([this] { loop(); }) {}
 
@@ -97,24 +97,32 @@ void Engine::runJob(Job& job) {
   try {
     const Compute compute = this->compute(job.ticket.get());
     compute.check();
-    job.work({network_, phases_, compute});
+    const auto move = [this] {
+      // Without a generation the next one finds out by itself.
+      if (!batch_.empty()) batch_.moveTo(currentDecoder(), network_.version());
+    };
+    job.work({network_, phases_, compute, move, batch_});
   } catch (...) {
     failed = failure();
   }
   job.end(failed);
 }
 
+const std::shared_ptr<Decoder>& Engine::currentDecoder() {
+  if (decoderVersion_ != network_.version()) {
+    decoder_ = std::make_shared<Decoder>(config(), isa_);
+    decoder_->load(compute(&stop_), network_.weights());
+    decoderVersion_ = network_.version();
+  }
+  return decoder_;
+}
+
 void Engine::startGeneration(Job& job) {
   try {
     if (job.ticket->cancelled()) throw Error("ERR_CANCELLED", "The generation was cancelled.");
-    GenerationBatch::validate(config(), *job.request);
-    if (decoderVersion_ != network_.version()) {
-      // Running generations hold the decoder that they began with.
-      decoder_ = std::make_shared<Decoder>(config(), isa_);
-      decoder_->load(compute(&stop_), network_.weights());
-      decoderVersion_ = network_.version();
-    }
-    batch_.add(std::move(*job.request), decoder_, decoderVersion_, job.ticket, std::move(job.generated));
+    batch_.validate(*job.request);
+    const std::shared_ptr<Decoder>& decoder = currentDecoder();
+    batch_.add(std::move(*job.request), decoder, decoderVersion_, job.ticket, std::move(job.generated));
   } catch (...) {
     job.end(failure());
   }

@@ -28,6 +28,8 @@ class Engine {
     int64_t memoryLimit = 0;
     /** whether to measure where the time goes */
     bool phases = false;
+    /** limit of keys and values; 0 stands for the default of `GenerationBatch` */
+    int64_t kvLimitBytes = 0;
     /** called on the engine's thread as its last act after `close` */
     std::function<void()> closed = nullptr;
   };
@@ -37,6 +39,9 @@ class Engine {
     Network& network;
     Phases& phases;
     const Compute& compute;
+    /** Running and waiting generations go on with the network's weights from their next token. */
+    std::function<void()> moveGenerations;
+    const GenerationBatch& generations;
   };
   using Work = std::function<void(const Context&)>;
   /** Called once, from any thread: null when the work came to its end. Must not call back into the engine. */
@@ -83,6 +88,8 @@ class Engine {
   void loop();
   void runJob(Job& job);
   void startGeneration(Job& job);
+  /** Of the network's weights as they are now. Running generations hold the one that they go on with. */
+  const std::shared_ptr<Decoder>& currentDecoder();
 
   Network network_;
   Phases phases_;

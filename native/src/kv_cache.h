@@ -1,32 +1,28 @@
-// Keys are held as panels and values as padded rows, as attention reads them, one block for each layer and head of keys.
-// Rows beyond `length` are room.
+// A sequence's keys and values as a table of blocks, which other sequences may share: whoever took a block writes behind
+// what it holds, and everyone else copies it before writing.
 #pragma once
 
-#include "cpu/attention_block.h"
-#include "primerl/buffer.h"
+#include <vector>
+
+#include "kv_block.h"
 #include "primerl/decode.h"
 
 namespace primerl {
 
 struct KvCache::State {
-  State(const ModelConfig& config, Isa isa);
-  /** Empty, of the same shape, with room for `room` tokens. */
-  State(const State& shape, int64_t room);
+  explicit State(std::shared_ptr<KvMemory> from) : memory(std::move(from)) {}
 
-  const Kernels<float>& kernel;
-  const int64_t blocks;
-  const int64_t headDim;
-  const int64_t width;
+  std::shared_ptr<KvMemory> memory;
+  std::vector<KvBlockRef> blocks;
   int64_t length = 0;
-  int64_t capacity = 0;
-  Buffer<float> memory;
+  /** false: the last block, when it is begun, is another sequence's */
+  bool ownsTail = true;
 
-  /** Room for `count` tokens in all; what is held stays. */
+  /** Blocks to take before `count` tokens in all can be held, that of a copy included. */
+  int64_t missing(int64_t count) const;
+  /** Room for `count` tokens in all, in blocks of its own from `length` on; what is held stays. */
   void reserve(int64_t count);
-  void copyFrom(State& other, int64_t count);
-
-  float* keys(int64_t block) { return memory.data() + block * capacity * (headDim + width); }
-  float* values(int64_t block) { return keys(block) + capacity * headDim; }
+  bool copiesTail(int64_t count) const { return !ownsTail && count > length && length % blockTokens != 0; }
 };
 
 }  // namespace primerl

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "primerl/isa.h"
+
 namespace primerl {
 
 struct Sampling {
@@ -24,9 +26,13 @@ struct Draw {
 class Sampler {
  public:
   // `position` is the index that the drawn token will have in its sequence. Throws Error when a logit is not a number.
-  Draw draw(const float* logits, int vocabSize, const Sampling& sampling, uint32_t position);
+  Draw draw(Isa isa, const float* logits, int64_t vocabSize, const Sampling& sampling, uint32_t position);
 
  private:
+  struct Distribution;
+  int32_t fromAll(const Distribution& of, double u);
+  int32_t fromSome(const Distribution& of, const Sampling& sampling, double u);
+
   std::vector<float> probabilities_;
   std::vector<int32_t> kept_;
 };

@@ -1,6 +1,8 @@
 // Step by step with a cache gives what one packed forward pass gives, whatever else is decoded at the same time.
 #include "primerl/decode.h"
 
+#include "few_rows.h"
+#include "kv_block.h"
 #include "models.h"
 #include "primerl/model.h"
 
@@ -157,14 +159,70 @@ void refusalsChangeNothing() {
                 "a decoder without weights");
 }
 
+void fewRowsAreAsMany(Isa isa, Precision precision) {
+  Pool pool(3);
+  const Compute compute{pool, isa, nullptr, precision, precision};
+  check::Random random(5);
+  bool same = true;
+  // more than one block of K and of columns, none of them whole
+  for (const auto& [depth, columns] : {std::pair<int64_t, int64_t>{40, 53}, {1100, 70}, {131, 2100}}) {
+    const std::vector<float> x = random.normals<float>(size_t(90 * depth)), w = random.normals<float>(size_t(columns * depth));
+    const std::vector<float> before = random.normals<float>(size_t(90 * columns));
+    PackedMatrix<float> b;
+    b.pack(compute, depth, columns, transposed(w.data(), depth));
+    for (const bool accumulate : {false, true}) {
+      std::vector<float> all = before;
+      gemm(compute, 90, rows(x.data(), depth), b, all.data(), columns, accumulate);
+      for (const int64_t count : {1, 2, 13, 15, 32, 64, 90}) {
+        const int64_t from = 90 - count;
+        std::vector<float> some(before.begin() + from * columns, before.end());
+        product(compute, count, x.data() + from * depth, b, some.data(), accumulate);
+        same = same && std::equal(some.begin(), some.end(), all.begin() + from * columns);
+      }
+    }
+  }
+  check::that(same, std::string(isaName(isa)) + ": a row of few has the bits of a row of many");
+}
+
+void blocksAreGivenBack() {
+  const ModelConfig config = models::base();
+  auto memory = std::make_shared<KvMemory>(config, detectIsa(), 5);
+  Machine machine(config, detectIsa(), 1);
+  const std::vector<int32_t> tokens = ids(config, 200, 3);
+  std::vector<float> logits(size_t(config.vocabSize));
+  const auto read = [&](KvCache& cache, int64_t count) {
+    machine.decoder.extend(machine.compute, {{&cache, tokens.data() + cache.length(), count}}, logits.data());
+  };
+  {
+    KvCache first(memory);
+    read(first, 40);
+    check::that(memory->used() == 2, "blocks for what is held");
+    KvCache second = first.fork(40);
+    check::that(memory->used() == 2, "a fork shares");
+    read(second, 1);
+    check::that(memory->used() == 3, "and copies the begun block before it writes");
+    read(first, 24);
+    check::that(memory->used() == 3, "the first goes on in its own");
+    check::throws("ERR_OUT_OF_MEMORY", [&] { read(first, 97); }, "beyond the limit");
+    check::that(first.length() == 64 && memory->used() <= 5, "which nothing passes");
+    second.clear();
+    read(first, 60);
+  }
+  check::that(memory->used() == 0, "all blocks are given back");
+}
+
 }  // namespace
 
 int main() {
   for (const Isa isa : check::isas()) {
+    for (const Precision precision : {Precision::float32, Precision::bfloat16, Precision::bfloat16x3}) {
+      fewRowsAreAsMany(isa, precision);
+    }
     for (const models::Named& named : models::families()) asPackedForward(named, isa);
     othersDoNotMatter(isa);
   }
   forkedPrefix();
   refusalsChangeNothing();
+  blocksAreGivenBack();
   return check::close("decode");
 }

@@ -1,113 +1,12 @@
-// The engine as its callers see it: what a generation yields depends on its own request alone, everything that was asked
-// for ends exactly once, and a stopped job leaves nothing half done that could be trained on.
+// What a generation yields depends on its own request alone: not on others, on memory, nor on when weights change.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <future>
-#include <limits>
-#include <string>
 
-#include "expect.h"
-#include "engine.h"
+#include "client.h"
 
-using namespace primerl;
+using namespace client;
 
 namespace {
-
-ModelConfig tinyConfig() {
-  ModelConfig config;
-  config.hiddenSize = 32;
-  config.intermediateSize = 48;
-  config.layers = 2;
-  config.heads = 4;
-  config.kvHeads = 2;
-  config.headDim = 8;
-  config.vocabSize = 61;
-  config.maxPositionEmbeddings = 96;
-  config.qkNorm = true;
-  config.tieWordEmbeddings = true;
-  return config;
-}
-
-std::string codeOf(std::exception_ptr failure) {
-  if (!failure) return "";
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    return error.code;
-  } catch (...) {
-    return "other";
-  }
-}
-
-// A job's outcome, awaited by the test's own thread.
-struct Outcome {
-  std::promise<std::string> code;
-  GenerateResult result;
-};
-
-class Client {
- public:
-  explicit Client(bool trainable = false, int threads = 2) {
-    Engine::Options options;
-    options.threads = threads;
-    options.trainable = trainable;
-    options.isa = detectIsa();
-    engine = std::make_unique<Engine>(tinyConfig(), options);
-    CHECK(run([](const Engine::Context& at) { at.network.initialise(at.compute, 7, 0.4); }) == "");
-  }
-
-  std::string run(Engine::Work work) {
-    auto outcome = std::make_shared<Outcome>();
-    engine->submit(std::move(work), [outcome](std::exception_ptr failure) { outcome->code.set_value(codeOf(failure)); });
-    return outcome->code.get_future().get();
-  }
-
-  struct Started {
-    std::shared_ptr<Outcome> outcome;
-    Engine::Ticket ticket;
-    std::string wait() { return outcome->code.get_future().get(); }
-  };
-
-  Started start(GenerateRequest request) {
-    auto outcome = std::make_shared<Outcome>();
-    const auto ticket =
-        engine->generate(std::move(request), [outcome](std::exception_ptr failure, GenerateResult result) {
-          outcome->result = std::move(result);
-          outcome->code.set_value(codeOf(failure));
-        });
-    return {outcome, ticket};
-  }
-
-  Started startJob(Engine::Work work) {
-    auto outcome = std::make_shared<Outcome>();
-    const auto ticket = engine->submit(
-        std::move(work), [outcome](std::exception_ptr failure) { outcome->code.set_value(codeOf(failure)); });
-    return {outcome, ticket};
-  }
-
-  GenerateResult generate(GenerateRequest request) {
-    Started started = start(std::move(request));
-    CHECK(started.wait() == "");
-    return started.outcome->result;
-  }
-
-  std::unique_ptr<Engine> engine;
-};
-
-GenerateRequest requestOf(uint32_t seed, int prompt, int maxTokens, float temperature = 1) {
-  GenerateRequest request;
-  for (int i = 0; i < prompt; ++i) request.promptIds.push_back((i * 7 + 3) % 61);
-  request.sampling.maxTokens = maxTokens;
-  request.sampling.temperature = temperature;
-  request.sampling.seed = seed;
-  return request;
-}
-
-bool same(const GenerateResult& a, const GenerateResult& b) {
-  return a.tokenIds == b.tokenIds && a.logprobs == b.logprobs && a.stopped == b.stopped;
-}
 
 void neighboursDoNotMatter() {
   current = "a generation has the same bits alone, among others and on more threads";
@@ -163,6 +62,143 @@ void sharedPromptsDoNotMatter() {
     CHECK(started[i].wait() == "");
     CHECK(same(started[i].outcome->result, alone[i]));
   }
+}
+
+// A request by chance: often it begins as others do.
+GenerateRequest anyRequest(check::Random& random) {
+  GenerateRequest request = requestOf(static_cast<uint32_t>(random.below(1000)), 1 + random.below(70), 1 + random.below(25),
+                                      static_cast<float>(random.below(3)) * 0.7f);
+  if (random.below(3) == 0) request.promptIds[static_cast<size_t>(random.below(static_cast<int>(request.promptIds.size())))] = 5;
+  if (random.below(3) == 0) request.sampling.topK = 7;
+  if (random.below(4) == 0) request.sampling.stopIds = {11};
+  return request;
+}
+
+void companyDoesNotMatter() {
+  current = "a generation has the same bits in any company, whatever is remembered, evicted or computed again";
+  check::Random random(17);
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 60; ++i) requests.push_back(anyRequest(random));
+  std::vector<GenerateResult> alone;
+  for (const GenerateRequest& request : requests) {
+    Client client(false, 1);
+    alone.push_back(client.generate(request));
+  }
+  const int64_t block = Client().stats().kvBytesPerToken * 32;
+  // room for everything, for a few sequences, and for the longest one alone
+  for (const int64_t blocks : {1000, 9, 3}) {
+    Client client(false, 2, blocks * block);
+    std::vector<Client::Started> started;
+    std::vector<size_t> which;
+    std::vector<Client::Started> doomed;
+    for (int i = 0; i < 150; ++i) {
+      which.push_back(static_cast<size_t>(random.below(static_cast<int>(requests.size()))));
+      started.push_back(client.start(requests[which.back()]));
+      if (random.below(5) == 0) {
+        doomed.push_back(client.start(requests[which.back()]));
+        if (random.below(2) == 0) client.engine->cancel(doomed.back().ticket);
+      }
+      if (random.below(4) == 0) CHECK(client.stats().kvBytes <= blocks * block);
+      if (random.below(10) == 0) CHECK(same(client.generate(requests[which.back()]), alone[which.back()]));
+    }
+    for (size_t i = 0; i < started.size(); ++i) {
+      CHECK(started[i].wait() == "");
+      CHECK(same(started[i].outcome->result, alone[which[i]]));
+    }
+    for (const Client::Started& one : doomed) client.engine->cancel(one.ticket);
+    for (Client::Started& one : doomed) one.wait();
+    const GenerationStats stats = client.stats();
+    CHECK(stats.running == 0 && stats.waiting == 0 && stats.kvBytes <= blocks * block);
+    CHECK(stats.sharedTokens > 0);
+    if (blocks == 3) CHECK(stats.preemptions > 0);
+  }
+}
+
+void knownBeginningsAreNotComputed() {
+  current = "a prompt that begins as an earlier one, or goes on behind an earlier answer, computes the rest alone";
+  Client client;
+  const GenerateRequest first = requestOf(1, 40, 12);
+  const GenerateResult answer = client.generate(first);
+  const GenerationStats before = client.stats();
+  CHECK(before.computedTokens == 40 + 11 && before.sharedTokens == 0);
+  GenerateRequest next = first;
+  next.promptIds.insert(next.promptIds.end(), answer.tokenIds.begin(), answer.tokenIds.end());
+  next.promptIds.push_back(3);
+  next.promptIds.push_back(4);
+  const GenerateResult second = client.generate(next);
+  const GenerationStats after = client.stats();
+  // the last token of the answer was drawn, and never read
+  CHECK(after.sharedTokens - before.sharedTokens == 40 + 11);
+  CHECK(after.computedTokens - before.computedTokens == 3 + 11);
+  Client other;
+  CHECK(same(other.generate(next), second));
+}
+
+void groupsReadTheirPromptOnce() {
+  current = "a group that asks the same prompt reads it once";
+  Client client;
+  std::vector<Client::Started> started;
+  for (uint32_t seed = 0; seed < 8; ++seed) started.push_back(client.start(requestOf(seed, 50, 3)));
+  for (Client::Started& one : started) CHECK(one.wait() == "");
+  const GenerationStats stats = client.stats();
+  CHECK(stats.sharedTokens == 7 * 49);
+  CHECK(stats.computedTokens == 50 + 7 + 8 * 2);
+}
+
+void newWeightsShareNothing() {
+  current = "ASYNC-04: nothing that other weights computed is taken over";
+  Client client(true), other(true);
+  const GenerateRequest request = requestOf(1, 60, 10);
+  client.generate(request);
+  const auto change = [](const Engine::Context& at) { at.network.initialise(at.compute, 8, 0.4); };
+  CHECK(client.run(change) == "" && other.run(change) == "");
+  const GenerateResult result = client.generate(request);
+  CHECK(client.stats().sharedTokens == 0);
+  CHECK(same(result, other.generate(request)));
+}
+
+void whatCannotFitIsRefused() {
+  current = "a request that the memory of keys and values can never hold is refused before it runs";
+  const int64_t block = Client().stats().kvBytesPerToken * 32;
+  Client client(false, 2, 2 * block);
+  CHECK(client.start(requestOf(1, 50, 20)).wait() == "ERR_KV_LIMIT");
+  CHECK(client.generate(requestOf(1, 50, 14)).tokenIds.size() == 14);
+}
+
+void swappedWeightsAreRecorded() {
+  current = "running generations that swap go on with the new weights, and say from which token on";
+  Client client, other;
+  Snapshot snapshot;
+  CHECK(other.run([&](const Engine::Context& at) {
+    at.network.initialise(at.compute, 8, 0.4);
+    snapshot = at.network.snapshot();
+  }) == "");
+  const GenerateRequest request = requestOf(2, 12, 60);
+  const GenerateResult before = client.generate(request);
+  std::promise<void> begun, swapped;
+  GenerateRequest heard = request;
+  int draws = 0;
+  heard.onDraw = [&](const Draw&) {
+    if (++draws == 20) begun.set_value(), swapped.get_future().wait();
+  };
+  Client::Started running = client.start(heard);
+  begun.get_future().wait();
+  uint64_t version = 0;
+  Client::Started adopting = client.startJob([&](const Engine::Context& at) {
+    at.network.adopt(snapshot);
+    at.moveGenerations();
+    version = at.network.version();
+  });
+  Client::Started late = client.start(request);
+  swapped.set_value();
+  CHECK(running.wait() == "" && adopting.wait() == "" && late.wait() == "");
+  const GenerateResult& result = running.outcome->result;
+  CHECK(result.tokenIds.size() == 60 && result.weights.size() == 2);
+  CHECK(result.weights[0].version == before.weights[0].version && result.weights[0].from == 0);
+  CHECK(result.weights[1].version == version && result.weights[1].from == 20);
+  for (size_t i = 0; i < 20; ++i) CHECK(result.tokenIds[i] == before.tokenIds[i]);
+  CHECK(result.logprobs != before.logprobs);
+  CHECK(same(late.outcome->result, other.generate(request)) && late.outcome->result.weights.size() == 1);
 }
 
 void logprobsAreThoseOfTheTrainer() {
@@ -230,142 +266,7 @@ void runningGenerationsKeepTheirWeights() {
   CHECK(early.wait() == "" && late.wait() == "");
   CHECK(same(early.outcome->result, before));
   CHECK(same(late.outcome->result, after));
-  CHECK(early.outcome->result.weightsVersion != late.outcome->result.weightsVersion);
-}
-
-void snapshotsDoNotChange() {
-  current = "a snapshot keeps its weights whatever is trained later";
-  Client client(true);
-  Snapshot snapshot;
-  std::vector<float> before(61 * 32), after(61 * 32), adopted(61 * 32);
-  const std::string name = "model.embed_tokens.weight";
-  CHECK(client.run([&](const Engine::Context& at) {
-    snapshot = at.network.snapshot();
-    at.network.readTensor(name, before.data());
-    at.network.initialise(at.compute, 99, 1);
-    at.network.readTensor(name, after.data());
-    at.network.adopt(snapshot);
-    at.network.readTensor(name, adopted.data());
-  }) == "");
-  CHECK(before != after);
-  CHECK(before == adopted);
-}
-
-struct Training {
-  std::vector<int32_t> ids = {1, 2, 3, 4, 5, 6}, lengths = {6};
-  std::vector<float> temperatures = std::vector<float>(6, 1.0f), logprobs = std::vector<float>(6, -3.0f),
-                     advantages = std::vector<float>(6, 1.0f);
-  std::vector<uint8_t> mask = {0, 0, 1, 1, 1, 1};
-  Batch view() const {
-    Batch batch;
-    batch.tokens = 6;
-    batch.tokenIds = ids.data();
-    batch.sequences = 1;
-    batch.sequenceLengths = lengths.data();
-    batch.temperatures = temperatures.data();
-    batch.mask = mask.data();
-    batch.logprobs = logprobs.data();
-    batch.advantages = advantages.data();
-    return batch;
-  }
-};
-
-void gradientsThatAreNotFiniteAreSkipped() {
-  current = "NUM-02: a gradient that is not finite changes neither weights, moments nor the step count";
-  Client client(true);
-  const Training training;
-  const std::string name = "model.layers.0.mlp.up_proj.weight";
-  std::vector<float> weights[3], first[3], second[3];
-  for (int i = 0; i < 3; ++i) weights[i].resize(48 * 32), first[i].resize(48 * 32), second[i].resize(48 * 32);
-  bool applied[3] = {};
-  int64_t steps[3] = {};
-  AdamW options;
-  options.maxGradNorm = 1;
-  CHECK(client.run([&](const Engine::Context& at) {
-    for (int i = 0; i < 3; ++i) {
-      Training these = training;
-      if (i == 1) these.advantages[3] = std::numeric_limits<float>::quiet_NaN();
-      Counts counts;
-      counts.rl = 4;
-      at.network.forwardBackward(at.compute, these.view(), counts, LossSpec{});
-      applied[i] = at.network.optimizerStep(at.compute, options).applied;
-      steps[i] = at.network.optimizerSteps();
-      at.network.readTensor(name, weights[i].data());
-      at.network.readMoments(name, first[i].data(), second[i].data());
-    }
-  }) == "");
-  CHECK(applied[0] && !applied[1] && applied[2]);
-  CHECK(steps[0] == 1 && steps[1] == 1 && steps[2] == 2);
-  CHECK(weights[0] == weights[1] && first[0] == first[1] && second[0] == second[1]);
-  CHECK(weights[1] != weights[2]);
-  for (const float weight : weights[2]) CHECK(std::isfinite(weight));
-}
-
-void aStoppedBackwardIsNotTrainedOn() {
-  current = "gradients of a backward pass that was stopped are refused";
-  Client client(true);
-  const Training training;
-  Counts counts;
-  counts.rl = 4;
-  CHECK(client.run([&](const Engine::Context& at) {
-    Cancel cancel;
-    cancel.cancel();
-    const Compute stopped{at.compute.pool, at.compute.isa, &cancel};
-    at.network.forwardBackward(stopped, training.view(), counts, LossSpec{});
-  }) == "ERR_CANCELLED");
-  const AdamW options;
-  CHECK(client.run([&](const Engine::Context& at) { at.network.optimizerStep(at.compute, options); }) == "ERR_STATE");
-  CHECK(client.run([&](const Engine::Context& at) {
-    at.network.zeroGradients();
-    at.network.forwardBackward(at.compute, training.view(), counts, LossSpec{});
-    at.network.optimizerStep(at.compute, options);
-  }) == "");
-  Client untrained(false);
-  CHECK(untrained.run([&](const Engine::Context& at) { at.network.zeroGradients(); }) == "ERR_STATE");
-}
-
-void cancellingEndsAtOnce() {
-  current = "cancelling ends waiting jobs at once and running ones at their next check";
-  Client client;
-  std::promise<void> entered, release;
-  Client::Started blocking = client.startJob([&](const Engine::Context& at) {
-    entered.set_value();
-    while (true) at.compute.check();
-  });
-  entered.get_future().wait();
-  Client::Started waiting = client.startJob([](const Engine::Context&) { CHECK(false); });
-  Client::Started generation = client.start(requestOf(1, 5, 5));
-  client.engine->cancel(waiting.ticket);
-  CHECK(waiting.wait() == "ERR_CANCELLED");
-  client.engine->cancel(generation.ticket);
-  CHECK(generation.wait() == "ERR_CANCELLED");
-  client.engine->cancel(blocking.ticket);
-  CHECK(blocking.wait() == "ERR_CANCELLED");
-  // A running generation, among others that go on.
-  Client::Started cancelled = client.start(requestOf(1, 5, 90));
-  Client::Started going = client.start(requestOf(2, 5, 90));
-  client.engine->cancel(cancelled.ticket);
-  const std::string code = cancelled.wait();
-  CHECK(code == "ERR_CANCELLED" || code == "");
-  CHECK(going.wait() == "" && going.outcome->result.tokenIds.size() == 90);
-  client.engine->cancel(going.ticket);
-}
-
-void closingEndsEverything() {
-  current = "closing while work runs ends all of it, once";
-  Client client;
-  std::promise<void> entered;
-  std::vector<Client::Started> started;
-  started.push_back(client.startJob([&](const Engine::Context& at) {
-    entered.set_value();
-    while (true) at.compute.check();
-  }));
-  entered.get_future().wait();
-  for (uint32_t i = 0; i < 4; ++i) started.push_back(client.start(requestOf(i, 5, 50)));
-  client.engine->close();
-  for (size_t i = 0; i < started.size(); ++i) CHECK(started[i].wait() == "ERR_DISPOSED");
-  CHECK(client.start(requestOf(1, 5, 5)).wait() == "ERR_DISPOSED");
-  client.engine->close();
+  CHECK(early.outcome->result.weights[0].version != late.outcome->result.weights[0].version);
 }
 
 }  // namespace
@@ -373,13 +274,14 @@ void closingEndsEverything() {
 int main() {
   neighboursDoNotMatter();
   sharedPromptsDoNotMatter();
+  companyDoesNotMatter();
+  knownBeginningsAreNotComputed();
+  groupsReadTheirPromptOnce();
+  newWeightsShareNothing();
+  whatCannotFitIsRefused();
+  swappedWeightsAreRecorded();
   logprobsAreThoseOfTheTrainer();
   limitsEndAGeneration();
   runningGenerationsKeepTheirWeights();
-  snapshotsDoNotChange();
-  gradientsThatAreNotFiniteAreSkipped();
-  aStoppedBackwardIsNotTrainedOn();
-  cancellingEndsAtOnce();
-  closingEndsEverything();
-  return check::close("generation and engine");
+  return check::close("generation");
 }

@@ -15,6 +15,8 @@ using namespace primerl;
 
 namespace {
 
+Isa isa = Isa::scalar;
+
 void randomNumbersAreTheSameOnEveryMachine() {
   current = "random numbers are the same on every machine";
   CHECK(randomBits(1, 2, 3) != randomBits(1, 3, 2));
@@ -57,7 +59,7 @@ void drawsFollowTheDistribution() {
   std::map<int, int> count;
   constexpr int n = 50000;
   for (int i = 0; i < n; ++i) {
-    const Draw draw = sampler.draw(logits.data(), 5, sampling, static_cast<uint32_t>(i));
+    const Draw draw = sampler.draw(isa, logits.data(), 5, sampling, static_cast<uint32_t>(i));
     ++count[draw.id];
     CHECK(std::fabs(draw.logprob - (logits[draw.id] / 0.8 - std::log(total))) < 1e-5);
   }
@@ -72,7 +74,7 @@ void temperatureDividesLogits() {
   Sampling sampling;
   sampling.temperature = 0.5f;
   for (uint32_t i = 0; i < 100; ++i) {
-    const Draw draw = sampler.draw(logits.data(), 3, sampling, i);
+    const Draw draw = sampler.draw(isa, logits.data(), 3, sampling, i);
     if (draw.id == 0) CHECK(std::fabs(draw.logprob + 0.1429) < 1e-4);
   }
 }
@@ -85,7 +87,7 @@ void filtersKeepTheMostProbable() {
     std::string ids;
     std::map<int, int> seen;
     for (uint32_t i = 0; i < 2000; ++i) {
-      const Draw draw = sampler.draw(logits.data(), 5, sampling, i);
+      const Draw draw = sampler.draw(isa, logits.data(), 5, sampling, i);
       ++seen[draw.id];
       CHECK(std::fabs(draw.logprob - logits[draw.id]) < 1e-5);
     }
@@ -121,8 +123,8 @@ void largeNucleusIsFoundInPieces() {
   narrow.topK = 4000;
   wide.topP = 0.999999f;
   for (uint32_t i = 0; i < 200; ++i) {
-    CHECK(logits[sampler.draw(logits.data(), 5000, narrow, i).id] > 0.55f);
-    sampler.draw(logits.data(), 5000, wide, i);
+    CHECK(logits[sampler.draw(isa, logits.data(), 5000, narrow, i).id] > 0.55f);
+    sampler.draw(isa, logits.data(), 5000, wide, i);
   }
 }
 
@@ -135,7 +137,7 @@ void logitsThatAreNotNumbersAreAnError() {
       logits[static_cast<size_t>(at)] = bad;
       std::string code;
       try {
-        sampler.draw(logits.data(), 3, Sampling{}, 0);
+        sampler.draw(isa, logits.data(), 3, Sampling{}, 0);
       } catch (const Error& error) {
         code = error.code;
       }
@@ -147,10 +149,13 @@ void logitsThatAreNotNumbersAreAnError() {
 
 int main() {
   randomNumbersAreTheSameOnEveryMachine();
-  drawsFollowTheDistribution();
-  temperatureDividesLogits();
-  filtersKeepTheMostProbable();
-  largeNucleusIsFoundInPieces();
-  logitsThatAreNotNumbersAreAnError();
+  for (const Isa each : check::isas()) {
+    isa = each;
+    drawsFollowTheDistribution();
+    temperatureDividesLogits();
+    filtersKeepTheMostProbable();
+    largeNucleusIsFoundInPieces();
+    logitsThatAreNotNumbersAreAnError();
+  }
   return check::close("sampler");
 }

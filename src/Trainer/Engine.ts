@@ -31,6 +31,11 @@ export interface Options {
   readonly activationCheckpointing?: boolean | undefined
   /** most bytes that weights, gradients, moments and a batch may take; a batch that needs more fails before it begins */
   readonly memoryLimit?: number | undefined
+  /**
+   * Most bytes of keys and values that generations hold, and that are kept for later ones with a common beginning; one
+   * gibibyte unless given, or one sequence of all positions where that is more. What finds no room waits.
+   */
+  readonly kvBytes?: number | undefined
   /** starts from random weights instead of reading them: normal(0, std) for matrices */
   readonly randomInit?: { readonly seed: number; readonly std: number } | undefined
 }
@@ -50,7 +55,7 @@ export interface Scores {
 /** What a generation yields as it runs. @category model */
 export type GenerationPart =
   | { readonly _tag: "Tokens"; readonly tokenIds: Int32Array; readonly logprobs: Float32Array }
-  | ({ readonly _tag: "End" } & Pick<Native.GenerateResult, "finishReason" | "weightsVersion">)
+  | ({ readonly _tag: "End" } & Pick<Native.GenerateResult, "finishReason" | "swaps" | "weightsVersion">)
 
 /** @category model */
 export interface Engine {
@@ -92,10 +97,15 @@ export interface Engine {
   /** The weights as they are now. Costs nothing until the weights change. */
   readonly snapshot: Effect.Effect<Native.WeightSnapshot, NativeError>
   /**
-   * Later jobs run on these weights; generations that have begun end on those that they began with. The result is the
-   * number by which generations name these weights (`weightsVersion`).
+   * Later jobs run on these weights; generations that were asked for before finish on those that they began with, unless
+   * `running` is "swap". The result is the number by which generations name these weights (`weightsVersion`).
    */
-  readonly adopt: (snapshot: Native.WeightSnapshot) => Effect.Effect<number, NativeError>
+  readonly adopt: (
+    snapshot: Native.WeightSnapshot,
+    running?: Native.Running | undefined
+  ) => Effect.Effect<number, NativeError>
+  /** What generations hold and have done. */
+  readonly generationStats: Effect.Effect<Native.GenerationStats, NativeError>
   readonly readTensor: (name: string) => Effect.Effect<Float32Array, NativeError>
   readonly writeTensor: (name: string, values: Float32Array) => Effect.Effect<void, NativeError>
   readonly readGradient: (name: string) => Effect.Effect<Float32Array, NativeError>
@@ -149,8 +159,8 @@ const streamOf = (
           stop
         )
         job.done.then(
-          ({ finishReason, weightsVersion }) => {
-            emit.single({ _tag: "End", finishReason, weightsVersion })
+          ({ finishReason, swaps, weightsVersion }) => {
+            emit.single({ _tag: "End", finishReason, swaps, weightsVersion })
             emit.end()
           },
           (cause) => emit.fail(fromUnknown("generate", cause))
@@ -339,7 +349,8 @@ const make = (
     optimizerSteps: now("optimizerSteps", () => native.optimizerSteps()),
     setOptimizerSteps: (steps) => now("setOptimizerSteps", () => native.setOptimizerSteps(steps)),
     snapshot: run("snapshot", () => native.snapshot()),
-    adopt: (snapshot) => run("adopt", () => native.adopt(snapshot)),
+    adopt: (snapshot, running) => run("adopt", () => native.adopt(snapshot, running)),
+    generationStats: run("generationStats", () => native.generationStats()),
     readTensor,
     writeTensor: (name, values) => run("writeTensor", () => native.writeTensor(name, "F32", bytesOf(values))),
     readGradient: (name) => read("readGradient", name, (into) => native.readGradient(name, into)),

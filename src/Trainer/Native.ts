@@ -116,8 +116,39 @@ export interface GenerateResult {
   readonly tokenIds: Int32Array
   readonly logprobs: Float32Array
   readonly finishReason: "stop" | "length"
-  /** which weights it was sampled with: the number that `adopt` gave, or that of an earlier or later change */
+  /** which weights its first token was sampled with: the number that `adopt` gave, or that of an earlier or later change */
   readonly weightsVersion: number
+  /** where weights changed within it, which they do only by `adopt` with "swap" */
+  readonly swaps: ReadonlyArray<Swap>
+}
+
+/** From this index of `tokenIds` on the weights were those with this number. @category model */
+export interface Swap {
+  readonly from: number
+  readonly weightsVersion: number
+}
+
+/**
+ * What becomes of running generations when weights change: they finish on those that they began with, or go on with the
+ * new ones from their next token. @category model
+ */
+export type Running = "finish" | "swap"
+
+/** @category model */
+export interface GenerationStats {
+  readonly running: number
+  /** for a place, for memory, or for a common beginning that another generation reads */
+  readonly waiting: number
+  /** of keys and values: those of running generations, and those that later ones may share */
+  readonly kvBytes: number
+  readonly kvLimitBytes: number
+  readonly kvBytesPerToken: number
+  /** tokens that went through the network, since the engine began */
+  readonly computedTokens: number
+  /** tokens that did not, because their keys and values were known */
+  readonly sharedTokens: number
+  /** generations that gave their memory up to older ones, and computed it again */
+  readonly preemptions: number
 }
 
 /**
@@ -164,8 +195,8 @@ export interface NativeEngine {
   /** random weights: normal(0, std) for matrices, 1 for norms, 0 for biases; the same for the same seed */
   readonly initialise: (seed: number, std: number) => Job<void>
   readonly snapshot: () => Job<WeightSnapshot>
-  /** Later jobs run on these weights, running generations end on their own. Resolves to the weights' number here. */
-  readonly adopt: (snapshot: WeightSnapshot) => Job<number>
+  /** Later jobs run on these weights; running generations finish on their own, unless said. Resolves to their number. */
+  readonly adopt: (snapshot: WeightSnapshot, running?: Running | undefined) => Job<number>
   /** Log-probabilities and entropies of every token but the first of each sequence. */
   readonly score: (
     tokenIds: Int32Array,
@@ -192,6 +223,7 @@ export interface NativeEngine {
   readonly generate: (request: GenerateRequest, onTokens?: OnTokens | undefined) => Job<GenerateResult>
   /** Where the time went since this was last asked. */
   readonly takePhases: () => Job<Phases>
+  readonly generationStats: () => Job<GenerationStats>
   /** Cancels what is queued and frees all memory once the running job has stopped. */
   readonly dispose: () => void
 }
@@ -253,6 +285,8 @@ export interface NativeAddon {
       readonly activationCheckpointing?: boolean | undefined
       /** most bytes that weights, gradients, moments and a batch may take; more is an error before it is taken */
       readonly memoryLimit?: number | undefined
+      /** limit of keys and values of generations; default one gibibyte, or one sequence of all positions */
+      readonly kvBytes?: number | undefined
     }
   ) => NativeEngine
   /** What an engine of these options takes for packed batches of up to `tokens` tokens. */

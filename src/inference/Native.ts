@@ -1,11 +1,13 @@
 /**
- * The embedded policy: generates and scores on an engine. A generation ends on the weights that it began with, and what
- * it yields depends on its prompt, its sampling and those weights alone, never on what else runs.
+ * The embedded policy: generates and scores on an engine. A generation ends on the weights that it began with, unless it
+ * is said that running ones swap, and what it yields depends on its prompt, its sampling and those weights alone, never
+ * on what else runs.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Inference, InferenceError, type InferenceService } from "../Inference.ts"
 import type { Engine } from "../Trainer/Engine.ts"
+import type { GenerateResult, Running } from "../Trainer/Native.ts"
 import type { NativeError } from "../Trainer/NativeError.ts"
 
 /** @category model */
@@ -16,6 +18,11 @@ export interface Options {
   readonly version?: number | undefined
   /** longest prompt plus completion; the model's positions unless given, and never more */
   readonly maxSequenceLength?: number | undefined
+  /**
+   * What running generations do when weights are adopted: "finish" on those that they began with (unless given), or "swap"
+   * at their next token. Then what they yield depends on when the weights came, and no run repeats bit for bit.
+   */
+  readonly running?: Running | undefined
 }
 
 /** @category constructors */
@@ -39,6 +46,15 @@ export const make = (engine: Engine, options: Options = {}): InferenceService =>
   const tooLong = (tokens: number, reason: string) =>
     new InferenceError({ endpoint, reason: `${tokens} tokens ${reason} ${maxSequenceLength}`, promptTooLong: true })
 
+  const versionOf = (weightsVersion: number) => versions.get(weightsVersion) ?? initial
+  const stretchesOf = ({ swaps, tokenIds, weightsVersion }: GenerateResult) => {
+    const runs = [{ from: 0, weightsVersion }, ...swaps]
+    return runs.map(({ from, weightsVersion }, i) => ({
+      version: versionOf(weightsVersion),
+      tokens: (runs[i + 1]?.from ?? tokenIds.length) - from
+    }))
+  }
+
   return {
     name: endpoint,
     maxSequenceLength,
@@ -60,11 +76,12 @@ export const make = (engine: Engine, options: Options = {}): InferenceService =>
               { onTokens }
             )
             .pipe(
-              Effect.map(({ finishReason, logprobs, tokenIds, weightsVersion }) => ({
-                tokenIds,
-                logprobs,
-                finishReason,
-                policyVersion: versions.get(weightsVersion) ?? initial
+              Effect.map((result) => ({
+                tokenIds: result.tokenIds,
+                logprobs: result.logprobs,
+                finishReason: result.finishReason,
+                policyVersion: versionOf(result.weightsVersion),
+                ...(result.swaps.length === 0 ? {} : { stretches: stretchesOf(result) })
               })),
               Effect.mapError(failed)
             ),
@@ -80,7 +97,7 @@ export const make = (engine: Engine, options: Options = {}): InferenceService =>
       )
     },
     adopt: ({ snapshot, version }) =>
-      engine.adopt(snapshot).pipe(
+      engine.adopt(snapshot, options.running).pipe(
         Effect.tap((number) => Effect.sync(() => versions.set(number, version))),
         Effect.asVoid,
         Effect.mapError(failed),

@@ -3,8 +3,13 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FiberId from "effect/FiberId"
 import type { Generation, InferenceError, InferenceService, Sampling } from "../Inference.ts"
+import * as Trace from "../Trace.ts"
 import type { Delta } from "./Delta.ts"
 import type { Reading } from "./Reading.ts"
+
+/** The versions of the first tokens, where they are known one by one. */
+const versionsOf = ({ policyVersion, stretches }: Generation, tokens: number) =>
+  stretches === undefined ? { policyVersion } : { policyVersion, stretches: Trace.firstOf(stretches, tokens) }
 
 /** What some providers send after the token that ends a turn is no part of it, in ids and log-probabilities alike. */
 const upToStop = (generation: Generation, stopTokenIds: ReadonlyArray<number>): Generation => {
@@ -12,7 +17,8 @@ const upToStop = (generation: Generation, stopTokenIds: ReadonlyArray<number>): 
   const end = tokenIds.findIndex((id) => stopTokenIds.includes(id)) + 1
   // Streams of different lengths are refused when they are committed, never cut to fit.
   if (end === 0 || end === tokenIds.length || logprobs.length !== tokenIds.length) return generation
-  return { ...generation, tokenIds: tokenIds.slice(0, end), logprobs: logprobs.slice(0, end) }
+  const kept = { tokenIds: tokenIds.slice(0, end), logprobs: logprobs.slice(0, end) }
+  return { ...generation, ...kept, ...versionsOf(generation, end) }
 }
 
 /** What is known of a turn once it is sampled. @category model */
@@ -22,6 +28,8 @@ export interface Sampled {
   readonly finishReason: "stop" | "length"
   /** undefined where a stop text ended it before the engine said */
   readonly policyVersion: number | undefined
+  /** where weights changed while it was sampled */
+  readonly stretches?: Generation["stretches"]
   readonly stop: string | undefined
 }
 
@@ -41,11 +49,11 @@ const follower = (reading: Reading, said: Options["said"]) => {
       return reading.stop()
     },
     count: () => ids.length,
-    heard: (stop: string, policyVersion?: number): Sampled => ({
+    heard: (stop: string, generation?: Generation): Sampled => ({
       tokenIds: Int32Array.from(ids),
       logprobs: Float32Array.from(logprobs),
       finishReason: "stop",
-      policyVersion,
+      ...(generation === undefined ? { policyVersion: undefined } : versionsOf(generation, ids.length)),
       stop
     })
   }
@@ -83,7 +91,7 @@ export const sample = (
       .pipe(
         Effect.map((generation) => {
           const stop = hear(generation.tokenIds.subarray(count()), generation.logprobs.subarray(count()))
-          return stop === undefined ? whole(generation) : heard(stop, generation.policyVersion)
+          return stop === undefined ? whole(generation) : heard(stop, generation)
         })
       )
     return reading.canStop

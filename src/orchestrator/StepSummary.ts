@@ -146,23 +146,28 @@ export interface Source {
   readonly name: string
   /** the model that its rollouts come from, where that is not the policy */
   readonly model?: { readonly name: string } | undefined
+  /** what leaves tokens out of the distribution that it samples from */
+  readonly restrictions?: ReadonlyArray<string> | undefined
 }
 
 /**
- * What a frozen model sampled can only be imitated: its log-probabilities are not the policy's, so that no ratio to them
- * means anything. The first source whose credit says otherwise, in words.
+ * What a frozen model sampled, or the policy from a part of its distribution, can only be imitated: the log-probabilities
+ * are not those that it was drawn with, so that no ratio to them means anything. The first source whose credit says
+ * otherwise, in words.
  *
  * @category getters
  */
 export const misused = (items: ReadonlyArray<Item>, sources: ReadonlyArray<Source>): string | undefined => {
-  for (const { model, name } of sources) {
-    if (model === undefined) continue
+  for (const { model, name, restrictions = [] } of sources) {
+    if (model === undefined && restrictions.length === 0) continue
     const sample = samples(items).find(
       (one) => one.source === name && one.mask.some((_, i) => i > 0 && (isRl(one, i) || isRefKl(one, i)))
     )
-    if (sample !== undefined) {
-      return `source "${name}" samples from the frozen model ${model.name}, and its algorithm trains rollout ${sample.rollout} by rl or refKl, which need the policy's own samples; use an algorithm whose loss is ce, such as sft, or sample from the policy`
-    }
+    if (sample === undefined) continue
+    const training = `and its algorithm trains rollout ${sample.rollout} by rl or refKl, which need`
+    return model === undefined
+      ? `source "${name}" samples with ${restrictions.join(" and ")}, ${training} samples of the whole distribution; leave that out, or use an algorithm whose loss is ce, such as sft`
+      : `source "${name}" samples from the frozen model ${model.name}, ${training} the policy's own samples; use an algorithm whose loss is ce, such as sft, or sample from the policy`
   }
   return undefined
 }

@@ -12,6 +12,7 @@ import type * as Config from "../Config.ts"
 import * as Endpoints from "../Endpoints.ts"
 import { start as startAlgorithm } from "../pipeline/sources.ts"
 import type { Registry } from "../Registry.ts"
+import * as Session from "../Session.ts"
 import * as Environments from "./Environments.ts"
 
 /** A source that cannot be trained on, and why. @category errors */
@@ -93,7 +94,9 @@ export const check = (
       return findings
     }
     const frozen = sampling.source !== "policy"
-    for (const { message, path } of algorithm.right.check({ name, groupSize, seats: ["policy"], frozen })) {
+    const restrictions = Session.restrictions(samplingOf(sampling))
+    const described = { name, groupSize, seats: ["policy"], frozen, restrictions }
+    for (const { message, path } of algorithm.right.check(described)) {
       const inherited = path.startsWith("sampling") ? ["orchestrator", "train"] : ["orchestrator"]
       found(path, message, inherited)
     }

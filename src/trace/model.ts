@@ -43,6 +43,16 @@ export interface Stretch {
   readonly tokens: number
 }
 
+/** The stretches of the first `tokens` of all. @category getters */
+export const firstOf = (stretches: ReadonlyArray<Stretch>, tokens: number): ReadonlyArray<Stretch> => {
+  let left = tokens
+  return stretches.flatMap((stretch) => {
+    const kept = Math.min(left, stretch.tokens)
+    left -= kept
+    return kept === 0 ? [] : [{ ...stretch, tokens: kept }]
+  })
+}
+
 /** Tokens of one model call, or of many together. @category model */
 export interface Usage {
   /** the whole prompt, with what is cached of it */

@@ -34,6 +34,7 @@ layer(NodeFileSystem.layer)("a generation as a stream", (it) => {
       expect(Chunk.unsafeLast(parts)).toEqual({
         _tag: "End",
         finishReason: "length",
+        swaps: [],
         weightsVersion: result.weightsVersion
       })
       const stopped = { ...request, stopTokenIds: Int32Array.of(result.tokenIds[4]!) }

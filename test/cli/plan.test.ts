@@ -46,4 +46,19 @@ sampling = { source = { name = "big", base_url = "http://localhost:1/v1" } }
       expect(all.text).toMatch(/rl\.toml:1 +orchestrator\.train\.sampling\.source: source "reverse-text" samples from/)
     })
   )
+
+  it.effect(
+    "a filter that leaves tokens out is refused where ratios are trained on, and not where tokens are imitated",
+    () =>
+      Effect.gen(function* () {
+        const toml = (algo: string) =>
+          `[model]\nname = "/policy"\n[[orchestrator.train.env]]\nid = "reverse-text"\nalgo = { type = "${algo}" }\nsampling = { top_p = 0.9 }\n`
+        const refused = yield* run(["plan", "rl.toml"], { "rl.toml": toml("grpo") }, real)
+        expect(refused.text).toMatch(
+          /rl\.toml:6 +orchestrator\.train\.env\[0\]\.sampling: source "reverse-text" samples with top_p 0\.9, and grpo trains on its tokens by rl/
+        )
+        const imitated = yield* run(["plan", "rl.toml"], { "rl.toml": toml("sft") }, real)
+        expect(imitated.text).not.toMatch(/samples with top_p/)
+      })
+  )
 })

@@ -104,5 +104,10 @@ describe("a step's report", () => {
       /source "expert" samples from the frozen model teacher.*rollout d by rl or refKl/
     )
     expect(StepSummary.misused([...items, compared], [{ name: "math" }, { name: "expert" }])).toBeUndefined()
+    const cut = [{ name: "math" }, { name: "expert", restrictions: ["top_p 0.9", "min_p 0.1"] }]
+    expect(StepSummary.misused(items, cut)).toBeUndefined()
+    expect(StepSummary.misused([...items, compared], cut)).toMatch(
+      /source "expert" samples with top_p 0.9 and min_p 0.1.*rollout d by rl or refKl, which need samples of the whole/
+    )
   })
 })

@@ -53,7 +53,9 @@ const engineOf = (tokens: ReadonlyArray<number>, size: number, logprobOf: (id: n
           tokenIds: Int32Array.from(ids),
           logprobs: Float32Array.from(ids, logprobOf)
         })),
-        Stream.concat(Stream.succeed({ _tag: "End" as const, finishReason: "length" as const, weightsVersion: 0 }))
+        Stream.concat(
+          Stream.succeed({ _tag: "End" as const, finishReason: "length" as const, swaps: [], weightsVersion: 0 })
+        )
       )
     }
   }) as unknown as Engine

@@ -12,10 +12,13 @@
 
 namespace primerl {
 
-/** Keys and values of one sequence; memory grows by doubling. */
+class KvMemory;
+
+/** Keys and values of one sequence, in blocks that sequences with a common beginning share. */
 class KvCache {
  public:
   KvCache(const ModelConfig& config, Isa isa);
+  explicit KvCache(std::shared_ptr<KvMemory> memory);
   ~KvCache();
   KvCache(KvCache&&) noexcept;
   KvCache& operator=(KvCache&&) noexcept;
@@ -23,16 +26,19 @@ class KvCache {
   /** Tokens held. */
   int64_t length() const;
 
-  /** Bytes held. */
+  /** Bytes of its blocks, shared ones included. */
   int64_t bytes() const;
 
-  /** A copy of the first `length` tokens: prompts with a common prefix compute it once. */
+  /** Gives its blocks back. */
+  void clear();
+
+  /** The first `length` tokens: prompts with a common prefix compute it once. */
   KvCache fork(int64_t length) const;
 
- private:
-  friend class Decoder;
   struct State;
-  explicit KvCache(std::unique_ptr<State> state);
+  State& state() const { return *state_; }
+
+ private:
   std::unique_ptr<State> state_;
 };
 
@@ -58,7 +64,8 @@ class Decoder {
    * Appends each input's tokens to its cache, all inputs in one packed pass, and writes the logits after each input's
    * last token: row i of `logits` [inputs.size(), vocabSize] belongs to inputs[i]. A prompt is an input of many tokens,
    * a decoding step is inputs of one. Throws ERR_BATCH for an unknown id, an empty input, a cache given twice or a
-   * sequence longer than the model's positions; then, and when cancelled, no cache has changed.
+   * sequence longer than the model's positions, ERR_OUT_OF_MEMORY where the caches' memory ends; then, and when
+   * cancelled, no cache has grown.
    */
   void extend(const Compute& compute, const std::vector<DecodeInput>& inputs, float* logits);
 

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "arguments.h"
-#include "draws.h"
 
 namespace primerl {
 namespace {
@@ -12,12 +11,6 @@ namespace {
 struct Nothing {};
 
 Napi::Value undefined(Napi::Env env, Nothing&) { return env.Undefined(); }
-
-Napi::Float32Array arrayOf(Napi::Env env, const std::vector<float>& values) {
-  Napi::Float32Array array = Napi::Float32Array::New(env, values.size());
-  std::copy(values.begin(), values.end(), array.Data());
-  return array;
-}
 
 Napi::Object scoresOf(Napi::Env env, const Scores& scores) {
   Napi::Object object = Napi::Object::New(env);
@@ -38,6 +31,12 @@ std::shared_ptr<Napi::ObjectReference> keep(const Napi::Value& value) {
 }
 
 }  // namespace
+
+Napi::Float32Array arrayOf(Napi::Env env, const std::vector<float>& values) {
+  Napi::Float32Array array = Napi::Float32Array::New(env, values.size());
+  std::copy(values.begin(), values.end(), array.Data());
+  return array;
+}
 
 Napi::Function SnapshotObject::define(Napi::Env env) {
   return DefineClass(env, "WeightSnapshot", {InstanceAccessor<&SnapshotObject::bytes>("bytes")});
@@ -82,6 +81,7 @@ Napi::Function EngineObject::define(Napi::Env env) {
                       InstanceMethod<&E::forwardBackward>("forwardBackward"), InstanceMethod<&E::forward>("forward"),
                       InstanceMethod<&E::backward>("backward"), InstanceMethod<&E::zeroGradients>("zeroGradients"),
                       InstanceMethod<&E::optimizerStep>("optimizerStep"), InstanceMethod<&E::generate>("generate"),
+                      InstanceMethod<&E::generationStats>("generationStats"),
                       InstanceMethod<&E::takePhases>("takePhases"), InstanceMethod<&E::dispose>("dispose")});
 }
 
@@ -101,6 +101,8 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
     const Napi::Value recompute = from.Get("activationCheckpointing"), limit = from.Get("memoryLimit");
     if (!recompute.IsUndefined()) options.recompute = booleanOf(recompute, "options.activationCheckpointing");
     if (!limit.IsUndefined()) options.memoryLimit = integerOf(limit, "options.memoryLimit", 1, int64_t{1} << 53);
+    const Napi::Value kvBytes = from.Get("kvBytes");
+    if (!kvBytes.IsUndefined()) options.kvLimitBytes = integerOf(kvBytes, "options.kvBytes", 1, int64_t{1} << 53);
     engine_ = Environment::of(env).createEngine(config, options);
   } catch (const Napi::Error&) {
     throw;
@@ -134,20 +136,6 @@ Napi::Value EngineObject::jobObject(Napi::Env env, Napi::Promise promise, Engine
                if (const auto alive = engine.lock()) alive->cancel(ticket);
              }));
   return object;
-}
-
-template <class Result>
-Napi::Value EngineObject::job(Napi::Env env, std::function<void(const Engine::Context&, Result&)> work,
-                              std::function<Napi::Value(Napi::Env, Result&)> value) {
-  Engine& native = engine(env);
-  Environment& environment = Environment::of(env);
-  auto result = std::make_shared<Result>();
-  Napi::Promise promise;
-  const uint64_t key = environment.open([result, value](Napi::Env to) { return value(to, *result); }, promise);
-  const Engine::Ticket ticket =
-      native.submit([result, work](const Engine::Context& context) { work(context, *result); },
-                    [&environment, key](std::exception_ptr failure) { environment.settle(key, failure); });
-  return jobObject(env, promise, ticket);
 }
 
 Napi::Value EngineObject::tensors(Info info) {
@@ -259,11 +247,15 @@ Napi::Value EngineObject::snapshot(Info info) {
 
 Napi::Value EngineObject::adopt(Info info) {
   const Snapshot snapshot = SnapshotObject::unwrap(info[0]);
+  const std::string running = info[1].IsUndefined() ? "finish" : stringOf(info[1], "running");
+  if (running != "finish" && running != "swap")
+    throwRangeError(info.Env(), "running \"" + running + "\" is unknown; there are finish and swap");
   return job<uint64_t>(
       info.Env(),
-      [snapshot](const Engine::Context& at, uint64_t& version) {
+      [snapshot, running](const Engine::Context& at, uint64_t& version) {
         at.network.adopt(snapshot);
         version = at.network.version();
+        if (running == "swap") at.moveGenerations();
       },
       [](Napi::Env env, uint64_t& version) -> Napi::Value {
         return Napi::Number::New(env, static_cast<double>(version));
@@ -331,40 +323,6 @@ Napi::Value EngineObject::optimizerStep(Info info) {
         object.Set("applied", report.applied);
         return object;
       });
-}
-
-Napi::Value EngineObject::generate(Info info) {
-  const Napi::Env env = info.Env();
-  GenerateRequest request = requestOf(info[0]);
-  Engine& native = engine(env);
-  Environment& environment = Environment::of(env);
-  auto result = std::make_shared<GenerateResult>();
-  Napi::Promise promise;
-  const Napi::Function listener = optionalFunctionOf(info[1], "onTokens");
-  const uint64_t key = environment.open(
-      [result](Napi::Env to) -> Napi::Value {
-        Napi::Int32Array ids = Napi::Int32Array::New(to, result->tokenIds.size());
-        std::copy(result->tokenIds.begin(), result->tokenIds.end(), ids.Data());
-        Napi::Object object = Napi::Object::New(to);
-        object.Set("tokenIds", ids);
-        object.Set("logprobs", arrayOf(to, result->logprobs));
-        object.Set("finishReason", result->stopped ? "stop" : "length");
-        object.Set("weightsVersion", static_cast<double>(result->weightsVersion));
-        return object;
-      },
-      promise, listener);
-  const auto draws = std::make_shared<Draws>(engine_);
-  if (!listener.IsEmpty())
-    request.onDraw = [&environment, key, draws](const Draw& draw) {
-      if (!draws->add(draw)) return;
-      environment.tell(key, [draws](Napi::Env to, const Napi::FunctionReference& heard) { draws->tell(to, heard); });
-    };
-  draws->ticket = native.generate(
-      std::move(request), [&environment, key, result](std::exception_ptr failure, GenerateResult generated) {
-        *result = std::move(generated);
-        environment.settle(key, failure);
-      });
-  return jobObject(env, promise, draws->ticket);
 }
 
 Napi::Value EngineObject::takePhases(Info info) {

@@ -9,6 +9,8 @@
 
 namespace primerl {
 
+Napi::Float32Array arrayOf(Napi::Env env, const std::vector<float>& values);
+
 class SnapshotObject : public Napi::ObjectWrap<SnapshotObject> {
  public:
   static Napi::Function define(Napi::Env env);
@@ -51,6 +53,7 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
   Napi::Value optimizerStep(Info info);
   Napi::Value generate(Info info);
   Napi::Value takePhases(Info info);
+  Napi::Value generationStats(Info info);
   Napi::Value dispose(Info info);
 
   Engine& engine(Napi::Env env) const;
@@ -66,5 +69,19 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
 
   std::shared_ptr<Engine> engine_;
 };
+
+template <class Result>
+Napi::Value EngineObject::job(Napi::Env env, std::function<void(const Engine::Context&, Result&)> work,
+                              std::function<Napi::Value(Napi::Env, Result&)> value) {
+  Engine& native = engine(env);
+  Environment& environment = Environment::of(env);
+  auto result = std::make_shared<Result>();
+  Napi::Promise promise;
+  const uint64_t key = environment.open([result, value](Napi::Env to) { return value(to, *result); }, promise);
+  const Engine::Ticket ticket =
+      native.submit([result, work](const Engine::Context& context) { work(context, *result); },
+                    [&environment, key](std::exception_ptr failure) { environment.settle(key, failure); });
+  return jobObject(env, promise, ticket);
+}
 
 }  // namespace primerl
