@@ -3,6 +3,7 @@
  * or absent with who is to blame. Nothing that breaks in it becomes a reward of 0, and nothing fails the caller.
  */
 import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -80,6 +81,8 @@ export type Options<T> = (
   readonly info?: ((task: NoInfer<T>) => Reward.Value<Readonly<Record<string, string>>>) | undefined
   readonly reward: Reward.Rewards<NoInfer<T>>
   readonly metrics?: Readonly<Record<string, Reward.Score<NoInfer<T>>>> | undefined
+  /** makes the runtime ready for a task before the harness starts: files that it finds, a service that it needs */
+  readonly setup?: ((task: NoInfer<T>, runtime: Runtime.RuntimeService) => Reward.Value<unknown>) | undefined
   /** one is built for each rollout; this process when absent */
   readonly runtime?: Layer.Layer<Runtime.Runtime, unknown> | undefined
   /** most model calls of a rollout; no limit when absent */
@@ -99,11 +102,26 @@ const why = (cause: Cause.Cause<unknown>) => {
   return Cause.isFailure(cause) ? words : `defect: ${words}`
 }
 
+/** A failure that says of itself whose it is. */
+const own = (cause: Cause.Cause<unknown>): Blame | undefined => {
+  const error = Cause.squash(cause)
+  if (Predicate.isTagged(error, "RuntimeError")) return "runtime"
+  return Predicate.isTagged(error, "ToolError") ? "tools" : undefined
+}
+
 /** Whatever it ends with gets the blame. An interruption from outside never comes here: it passes by every handler. */
 const blame =
   (blame: Blame, what: string) =>
   <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, Blamed, R> =>
     Effect.catchAllCause(self, (cause) => Effect.fail(new Blamed({ blame, reason: `${what}: ${why(cause)}` })))
+
+/** What fails in a runtime that is gone is the runtime's. */
+const unlessDead =
+  ({ alive, name }: Runtime.RuntimeService) =>
+  (blamed: Blamed): Effect.Effect<never, Blamed> =>
+    Effect.flatMap(alive, (lives) =>
+      Effect.fail(lives ? blamed : new Blamed({ blame: "runtime", reason: `${name} died under ${blamed.reason}` }))
+    )
 
 /** An effect that code of the user's makes: to throw, or to make none, is to fail. */
 const made = <A, E, R>(what: string, make: () => Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
@@ -125,7 +143,7 @@ const defaultPrompt = (task: unknown): Prompt | undefined => {
 const toMessages = (prompt: Prompt | undefined): ReadonlyArray<Message> =>
   prompt === undefined ? [] : typeof prompt === "string" ? [{ role: "user", content: prompt }] : prompt
 
-const answerOf = (trace: Trace.Trace, stopReason: StopReason): Reward.Answer => {
+const answerOf = (trace: Trace.Trace, stopReason: StopReason, runtime: Runtime.RuntimeService): Reward.Answer => {
   const last = trace.nodes.findLastIndex((node) => node.sampled)
   const path: Array<Message> = []
   for (let at: number | undefined = last === -1 ? undefined : last; at !== undefined; at = trace.nodes[at]!.parent) {
@@ -136,7 +154,8 @@ const answerOf = (trace: Trace.Trace, stopReason: StopReason): Reward.Answer => 
     messages: path.reverse(),
     trace,
     turns: Trace.turns(trace),
-    stopReason
+    stopReason,
+    runtime
   }
 }
 
@@ -193,14 +212,16 @@ export const make = <T>(options: Options<T>): Environment => {
       }
       const reason = `${harness.name}: ${why(ended.cause)}`
       return yield* new Blamed(
-        gone ? { blame: "runtime", reason: `${where} died under ${reason}` } : { blame: "harness", reason }
+        gone
+          ? { blame: "runtime", reason: `${where} died under ${reason}` }
+          : { blame: own(ended.cause) ?? "harness", reason }
       )
     }
     return cut ? ("length" as const) : ("done" as const)
   })
 
   const scored = (task: T, answer: Reward.Answer) => {
-    const all = score(task, answer).pipe(blame("task", "scoring"))
+    const all = score(task, answer).pipe(blame("task", "scoring"), Effect.catchAll(unlessDead(answer.runtime)))
     if (scoringTimeoutMs === undefined) return all
     const late = () => new Blamed({ blame: "task", reason: `scoring took longer than ${scoringTimeoutMs} ms` })
     return Effect.timeoutFail(all, { duration: scoringTimeoutMs, onTimeout: late })
@@ -212,6 +233,11 @@ export const make = <T>(options: Options<T>): Environment => {
       return yield* new Blamed({ blame: "environment", reason: `${name} has no example "${planned.example}"` })
     }
     const context = yield* Layer.buildWithScope(runtime, scope).pipe(blame("runtime", "it did not start"))
+    const place = Context.get(context, Runtime.Runtime)
+    yield* Reward.evaluate(() => options.setup?.(task, place)).pipe(
+      blame("task", "its setup"),
+      Effect.catchAll(unlessDead(place))
+    )
     const { example, sequence, source } = planned
     const session = yield* Session.make({
       sampling: given.sampling ?? {},
@@ -226,7 +252,7 @@ export const make = <T>(options: Options<T>): Environment => {
     const stopReason = yield* drive(task, session, endpoint).pipe(Effect.provide(context))
     const trace = yield* session.seal(stopReason)
     const info = yield* Reward.evaluate(() => options.info?.(task) ?? {}).pipe(blame("task", "its info"))
-    const { metrics, reward, rewards } = yield* scored(task, answerOf(trace, stopReason))
+    const { metrics, reward, rewards } = yield* scored(task, answerOf(trace, stopReason, place))
     if (!Number.isFinite(reward)) return absent(planned, { _tag: "NoReward", reward })
     const rollout: Rollout = {
       ...planned,

@@ -1,10 +1,13 @@
-/** Supervised fine-tuning: cross-entropy on the tokens that an assistant would have produced, and on nothing else. */
+/**
+ * Supervised fine-tuning: cross-entropy on the tokens that an assistant would have produced, and, where it is asked for, on
+ * what others say to it.
+ */
 import * as Chunk from "effect/Chunk"
 import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
-import type { Message } from "./Message.ts"
+import type { Message, Role, ToolSpec } from "./Message.ts"
 import * as MicroBatch from "./MicroBatch.ts"
 import { type Rendered, Renderer, type RendererService } from "./Renderer.ts"
 
@@ -22,9 +25,19 @@ export class FineTuningError extends Data.TaggedError("FineTuningError")<{
   }
 }
 
-/** A conversation as a sample whose `ce` members are the tokens that its assistant produced. @category constructors */
-export const sample = (id: string, rendered: Rendered): TrainingSample.TrainingSample => {
+/**
+ * A conversation as a sample whose `ce` members are the tokens that its assistant produced, and the bodies of the messages
+ * that are `taught` besides.
+ *
+ * @category constructors
+ */
+export const sample = (
+  id: string,
+  rendered: Rendered,
+  taught: (message: number) => boolean = () => false
+): TrainingSample.TrainingSample => {
   const length = rendered.tokenIds.length
+  const isTaught = (at: number) => rendered.isContent[at] === 1 && taught(rendered.messageIndices[at]!)
   return {
     rollout: id,
     source: "sft",
@@ -36,7 +49,7 @@ export const sample = (id: string, rendered: Rendered): TrainingSample.TrainingS
     advantages: undefined,
     referenceLogprobs: undefined,
     rlWeights: undefined,
-    ceWeights: Float32Array.from(rendered.sampledMask),
+    ceWeights: Float32Array.from(rendered.sampledMask, (sampled, at) => (isTaught(at) ? 1 : sampled)),
     refKlWeights: undefined
   }
 }
@@ -50,12 +63,20 @@ export interface Options<E, R> {
   readonly batchSize: number
   /** tokens of a micro-batch; longer conversations are cut */
   readonly maxSequenceLength: number
+  /** tools that every conversation is told of; none when absent */
+  readonly tools?: ReadonlyArray<ToolSpec> | undefined
+  /** roles whose bodies are learned beside what the assistant says; none when absent */
+  readonly taught?: ReadonlyArray<Role> | undefined
 }
 
 /** A message that the chat format cannot say is an error that shows the conversation, not a defect. */
-const rendered = (renderer: RendererService, messages: ReadonlyArray<Message>, step: number) =>
+const rendered = (
+  renderer: RendererService,
+  messages: ReadonlyArray<Message>,
+  { step, tools }: { readonly step: number; readonly tools: ReadonlyArray<ToolSpec> | undefined }
+) =>
   Effect.try({
-    try: () => renderer.render(messages),
+    try: () => renderer.render(messages, { tools }),
     catch: (cause) =>
       new FineTuningError({
         step,
@@ -75,7 +96,9 @@ export const steps = <E, R>(options: Options<E, R>) =>
       ) {
         const started = yield* Clock.currentTimeMillis
         const samples = yield* Effect.forEach(conversations, (messages, i) =>
-          Effect.map(rendered(renderer, messages, step), (tokens) => sample(`${step}/${i}`, tokens))
+          Effect.map(rendered(renderer, messages, { step, tools: options.tools }), (tokens) =>
+            sample(`${step}/${i}`, tokens, (at) => options.taught?.includes(messages[at]!.role) === true)
+          )
         )
         const { maxSequenceLength } = options
         const packed = MicroBatch.pack(samples, { maxSequenceLength })

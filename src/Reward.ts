@@ -9,6 +9,7 @@ import * as Either from "effect/Either"
 import { inWords } from "./internal/inWords.ts"
 import type { Message } from "./Message.ts"
 import type { StopReason } from "./Rollout.ts"
+import type { RuntimeService } from "./Runtime.ts"
 import type { Trace } from "./Trace.ts"
 
 /** What a callback may return: a value, a promise of it, or an effect. @category model */
@@ -24,6 +25,8 @@ export interface Answer {
   /** number of model calls */
   readonly turns: number
   readonly stopReason: StopReason
+  /** where it was made, still as the harness left it: its files, and commands in them */
+  readonly runtime: RuntimeService
 }
 
 /** Says how good an answer is; higher is better. @category model */

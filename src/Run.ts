@@ -171,6 +171,7 @@ export const sft = (config: Config.SftConfig) =>
   Effect.gen(function* () {
     const { data, engine, maxSteps, model, optim, run, saveTo, scheduler, seed } = config
     const conversations = yield* Conversations.of(data, seed)
+    const tools = data.env === undefined ? undefined : yield* Environments.tools(data.env)
     yield* ModelConfig.read(model.name)
     const loss = yield* Losses.resolve({ type: "dppo" })
     const policy = yield* Policy.layerTrainer(model.name, {
@@ -191,9 +192,11 @@ export const sft = (config: Config.SftConfig) =>
         const checkpoints = yield* Checkpoint.Checkpoints
         return FineTuning.steps({
           conversations,
+          tools,
           steps: maxSteps,
           batchSize: data.batchSize,
-          maxSequenceLength: data.seqLen
+          maxSequenceLength: data.seqLen,
+          taught: (["system", "user", "tool"] as const).filter((role) => data.lossMask[role])
         }).pipe(
           Stream.tap((report) => MetricsFile.append(directory.metrics, Metrics.sftRow(report))),
           Stream.tap(({ step }) => checkpoints.afterStep({ step, steps: maxSteps, ahead: false, state: {} })),

@@ -5,7 +5,14 @@ import * as Logger from "effect/Logger"
 import * as Reward from "../src/Reward.ts"
 import * as Trace from "../src/Trace.ts"
 
-const answer: Reward.Answer = { reply: "four", messages: [], trace: Trace.empty, turns: 1, stopReason: "done" }
+const answer: Reward.Answer = {
+  reply: "four",
+  messages: [],
+  trace: Trace.empty,
+  turns: 1,
+  stopReason: "done",
+  runtime: { name: "none", alive: Effect.succeed(true) }
+}
 
 /** The scores and every warning that was logged on the way. */
 const score = (rewards: Reward.Rewards<string>, metrics?: Readonly<Record<string, Reward.Score<string>>>) => {

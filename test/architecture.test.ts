@@ -9,7 +9,7 @@ const floors: ReadonlyArray<ReadonlyArray<string>> = [
   ["internal/", "trace/", "Credit", "Message", "MicroBatch", "Rollout", "Seed", "Trace", "TrainingSample"],
   // 2 services
   [
-    ...["inference/", "renderers/", "tokenizer/", "Trainer/", "wire/"],
+    ...["inference/", "renderers/", "runtimes/", "tokenizer/", "Trainer/", "wire/"],
     ...["Endpoints", "Inference", "ModuleLoader", "Permits", "Renderer", "Runtime", "State", "Tokenizer"]
   ],
   // 3 domain

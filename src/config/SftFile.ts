@@ -1,5 +1,5 @@
 /** The file of supervised fine-tuning, section by section. */
-import type * as Schema from "effect/Schema"
+import * as Schema from "effect/Schema"
 import {
   count,
   defaulted,
@@ -30,7 +30,15 @@ const Data = section({
   env: optional(Sections.Environment, "Train on the demonstrations of an environment: its id and its own options."),
   path: optional(path("file"), "Train on a JSONL file with one {messages} per line."),
   batchSize: defaulted(many, 128, "Sequences per step."),
-  seqLen: defaulted(length, 2048, "Longest sequence, in tokens.")
+  seqLen: defaulted(length, 2048, "Longest sequence, in tokens."),
+  lossMask: table(
+    section({
+      system: defaulted(Schema.Boolean, false, "Learn what system messages say."),
+      user: defaulted(Schema.Boolean, false, "Learn what users say."),
+      tool: defaulted(Schema.Boolean, false, "Learn what tools say.")
+    }),
+    "Messages that are learned beside the assistant's."
+  )
 })
 
 /** @category schemas */

@@ -6,10 +6,11 @@ import * as Stream from "effect/Stream"
 import type { EnvironmentSpec } from "../Config.ts"
 import type { Environment } from "../Environment.ts"
 import { didYouMean } from "../internal/Nearest.ts"
-import type { Message } from "../Message.ts"
+import type { Message, ToolSpec } from "../Message.ts"
 import * as ModuleLoader from "../ModuleLoader.ts"
 import * as Reward from "../Reward.ts"
 import * as ReverseText from "../tasksets/ReverseText.ts"
+import * as Terminal from "../tasksets/Terminal.ts"
 
 /** @category errors */
 export class EnvironmentNotFound extends Data.TaggedError("EnvironmentNotFound")<{
@@ -33,6 +34,8 @@ interface Entry {
   readonly options: ReadonlyArray<string>
   readonly environment: (seed: number) => Effect.Effect<Environment, { readonly message: string }>
   readonly demonstrations: (seed: number) => Stream.Stream<Conversation, { readonly message: string }>
+  /** what the model of a demonstration is told that it may call */
+  readonly tools?: ReadonlyArray<ToolSpec> | undefined
 }
 
 const builtIn: Readonly<Record<string, Entry>> = {
@@ -40,6 +43,12 @@ const builtIn: Readonly<Record<string, Entry>> = {
     options: [],
     environment: (seed) => ReverseText.environment({ seed }),
     demonstrations: (seed) => ReverseText.demonstrations(seed)
+  },
+  terminal: {
+    options: [],
+    environment: (seed) => Effect.succeed(Terminal.environment({ seed })),
+    demonstrations: (seed) => Terminal.demonstrations(seed),
+    tools: [Terminal.spec]
   }
 }
 
@@ -102,3 +111,7 @@ export const demonstrations = (
           )
         )
   )
+
+/** The tools of a built-in environment's demonstrations; undefined when it has none. @category constructors */
+export const tools = (spec: EnvironmentSpec): Effect.Effect<ReadonlyArray<ToolSpec> | undefined, EnvironmentNotFound> =>
+  Effect.map(known(spec), (entry) => entry?.tools)

@@ -13,7 +13,14 @@ describe("conversations of a file", () => {
       const refusal = (line: string) =>
         Effect.gen(function* () {
           yield* fs.writeFileString(path, `${good}\n${line}\n`)
-          return String(yield* Effect.flip(Conversations.of({ path, batchSize: 1, seqLen: 8 }, 1)))
+          return String(
+            yield* Effect.flip(
+              Conversations.of(
+                { path, batchSize: 1, seqLen: 8, lossMask: { system: false, user: false, tool: false } },
+                1
+              )
+            )
+          )
         })
       const lines = [
         "garbage",

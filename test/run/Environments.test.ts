@@ -10,7 +10,7 @@ describe("the environment that a config names", () => {
   it.effect("a name that nothing has is told what there is, and what it may have meant", () =>
     Effect.gen(function* () {
       expect(yield* wordsOf("reverse-txt")).toMatch(
-        /Did you mean "reverse-text"\? Built in: reverse-text; one of your own/
+        /Did you mean "reverse-text"\? Built in: reverse-text, terminal; one of your own/
       )
       expect(yield* wordsOf("zebra")).toMatch(/installed; .*\. Built in: reverse-text/)
     })
