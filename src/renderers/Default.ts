@@ -19,7 +19,7 @@ import { parseWhole } from "./internal/parseWhole.ts"
 import * as TemplateSpans from "./internal/TemplateSpans.ts"
 import * as TurnParser from "./internal/TurnParser.ts"
 import * as Writer from "./internal/Writer.ts"
-import * as Qwen35 from "./Qwen35.ts"
+import * as XmlElements from "./internal/XmlElements.ts"
 
 const name = "default"
 
@@ -60,7 +60,7 @@ const callsOf = (source: Source, options: Options): CallSyntax | undefined => {
         : "json"
   const kind = options.toolParser ?? written
   if (kind === "json") return JsonCall.syntax(open, close)
-  if (kind === "xml") return Qwen35.callSyntax
+  if (kind === "xml") return XmlElements.callSyntax
   return kind === "pairs" ? PairCall.syntax(open, close) : undefined
 }
 

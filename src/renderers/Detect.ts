@@ -115,6 +115,7 @@ const models: ReadonlyMap<string, string> = new Map(
       ...["0.6B", "1.7B", "4B", "8B", "14B", "32B", "30B-A3B", "235B-A22B"].map((size) => `Qwen/Qwen3-${size}`),
       ...["4B", "30B-A3B"].flatMap((size) => [`Qwen/Qwen3-${size}-Instruct-2507`, `Qwen/Qwen3-${size}-Thinking-2507`])
     ],
+    "prime-qwen3": ["PrimeIntellect/Qwen3-0.6B", "PrimeIntellect/Qwen3-1.7B"],
     "qwen3.5": ["0.8B", "2B", "4B", "9B", "35B-A3B", "122B-A10B", "397B-A17B"].map((size) => `Qwen/Qwen3.5-${size}`),
     "qwen3.6": ["Qwen/Qwen3.6-35B-A3B"],
     "glm-4.5": ["THUDM/GLM-4.5-Air", "zai-org/GLM-4.5-Air"],

@@ -6,17 +6,16 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-import type { AssistantMessage, Message, ToolSpec } from "../Message.ts"
+import type { Message, ToolSpec } from "../Message.ts"
 import { Renderer, type RendererError, type RendererService } from "../Renderer.ts"
 import { Tokenizer, type TokenizerService } from "../Tokenizer.ts"
-import * as Arguments from "./internal/Arguments.ts"
 import * as Frame from "./internal/ChatMlFrame.ts"
 import * as Format from "./internal/Format.ts"
 import * as Retention from "./internal/Retention.ts"
 import * as Tool from "./internal/Tool.ts"
 import * as TurnParser from "./internal/TurnParser.ts"
 import { given, outside, produced, type Writer } from "./internal/Writer.ts"
-import * as XmlCall from "./internal/XmlCall.ts"
+import * as XmlElements from "./internal/XmlElements.ts"
 
 /** What is chosen about a Qwen3.5 or Qwen3.6 conversation. @category model */
 export const Config = Schema.Struct({
@@ -33,64 +32,20 @@ export const Config = Schema.Struct({
 /** `Config` as it is given in code. @category model */
 export type Options = typeof Config.Type
 
-// wire format of these models, which were trained on these words
-const toolsBefore = "# Tools\n\nYou have access to the following functions:\n\n<tools>"
-const toolsAfter =
-  "\n</tools>\n\nIf you choose to call a function ONLY reply in the following format with NO suffix:\n\n" +
-  "<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n" +
-  "<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat can span\nmultiple lines\n" +
-  "</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\nReminder:\n" +
-  "- Function calls MUST follow the specified format: an inner <function=...></function> block must be nested within " +
-  "<tool_call></tool_call> XML tags\n- Required parameters MUST be specified\n" +
-  "- You may provide optional reasoning for your function call in natural language BEFORE the function call, but NOT " +
-  "after\n- If there is no function call available, answer the question like normal with your current knowledge and do " +
-  "not tell the user about function calls\n</IMPORTANT>"
-
-const words: XmlCall.Words = {
-  call: ["<function=", ">"],
-  callEnd: "</function>",
-  argument: ["<parameter=", ">"],
-  argumentEnd: "</parameter>",
-  valuesOnLines: true,
-  many: false
-}
-
-/** How these models call tools. @category constants */
-export const callSyntax = XmlCall.syntax({ open: "<tool_call>", close: "</tool_call>" }, words)
-
 const writeStart = (writer: Writer, messages: ReadonlyArray<Message>, tools: ReadonlyArray<ToolSpec>): number => {
   if (tools.length === 0) return 0
   const first = messages[0]
   const owner = first?.role === "system" ? 0 : -1
   const system = first?.role === "system" ? first.content.trim() : ""
-  writer.scaffold(`<|im_start|>system\n${toolsBefore}`, outside(owner))
+  writer.scaffold(`<|im_start|>system\n${XmlElements.toolsBefore}`, outside(owner))
   for (const tool of tools) writer.text(`\n${Tool.json(tool)}`, outside(owner))
-  writer.scaffold(toolsAfter, outside(owner))
+  writer.scaffold(XmlElements.toolsAfter, outside(owner))
   if (system !== "") {
     writer.text("\n\n", outside(owner))
     writer.text(system, given(owner))
   }
   writer.scaffold("<|im_end|>\n", outside(owner))
   return owner + 1
-}
-
-const writeCalls = (
-  writer: Writer,
-  { content, toolCalls }: AssistantMessage,
-  options: { readonly index: number; readonly spelling: "json" | "python" }
-) => {
-  const part = produced(options.index)
-  toolCalls?.forEach((call, order) => {
-    if (order > 0) writer.text("\n", part)
-    else if ((content ?? "").trim() !== "") writer.text("\n\n", part)
-    writer.scaffold("<tool_call>", part)
-    writer.text(`\n<function=${call.name}>\n`, part)
-    for (const [key, json] of Arguments.members(call.arguments)) {
-      writer.text(`<parameter=${key}>\n${Arguments.spoken(json, options.spelling)}\n</parameter>\n`, part)
-    }
-    writer.text("</function>\n", part)
-    writer.scaffold("</tool_call>", part)
-  })
 }
 
 const writeReasoning = (
@@ -128,7 +83,7 @@ export const make = (
         endIds,
         openIds: [ids["<|im_start|>"]],
         think: { open: "<think>", close: "</think>" },
-        calls: callSyntax,
+        calls: XmlElements.callSyntax,
         callClosesReasoning: true,
         lines: { aroundReasoning: 1, afterReasoning: 2, beforeCall: 2 },
         emptyReasoningIsNone: false
@@ -161,7 +116,10 @@ export const make = (
                 writeReasoning(writer, "", { index, thinking })
               }
               writer.text((message.content ?? "").trim(), produced(index))
-              writeCalls(writer, message, { index, spelling: version === "3.5" ? "python" : "json" })
+              XmlElements.writeCalls(writer, message, {
+                ...{ index, spelling: version === "3.5" ? ("python" as const) : ("json" as const) },
+                before: "\n\n"
+              })
               Frame.closeAssistant(writer, index)
             }
           })

@@ -13,6 +13,7 @@ import * as GptOss from "./GptOss.ts"
 import * as Kimi from "./Kimi.ts"
 import * as Llama3 from "./Llama3.ts"
 import * as MiniMax from "./MiniMax.ts"
+import * as PrimeQwen3 from "./PrimeQwen3.ts"
 import * as Qwen3 from "./Qwen3.ts"
 import * as Qwen35 from "./Qwen35.ts"
 
@@ -62,6 +63,7 @@ const entry = <A, I>(
 const entries: ReadonlyMap<string, Entry> = new Map([
   entry("chatml", NoOptions, ({ tokenizer }) => ChatMl.make(tokenizer)),
   entry("qwen3", Qwen3.Config, ({ tokenizer }, options) => Qwen3.make(tokenizer, options)),
+  entry("prime-qwen3", NoOptions, ({ tokenizer }) => PrimeQwen3.make(tokenizer)),
   entry("qwen3.5", Qwen35.Config.omit("version"), ({ tokenizer }, options) =>
     Qwen35.make(tokenizer, { ...options, version: "3.5" })
   ),

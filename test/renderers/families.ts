@@ -118,6 +118,7 @@ export const families: ReadonlyArray<Family> = [
   family("chatml", qwen, { call: jsonCall, close: "<|im_end|>", isStable: true }),
   family("qwen3", qwen, { call: jsonCall, close: "<|im_end|>" }),
   family("qwen3", qwen, { call: jsonCall, close: "<|im_end|>", reasons: false, isStable: true }, off),
+  family("prime-qwen3", qwen, { call: xmlCall, close: "<|im_end|>", isStable: true }),
   family("qwen3.5", qwen, { call: xmlCall, close: "<|im_end|>", trims: true }),
   family("qwen3.6", qwen, { call: xmlCall, close: "<|im_end|>", trims: true }, { preserveThinking: true }),
   family("qwen3.5", qwen, { call: xmlCall, close: "<|im_end|>", trims: true, reasons: false, isStable: true }, off),

@@ -231,6 +231,7 @@ describe("reasoning in history", () => {
   it.each<[string, Readonly<Record<string, unknown>>, [tool: boolean, question: boolean]]>([
     ["chatml", {}, [true, true]],
     ["qwen3", {}, [true, false]],
+    ["prime-qwen3", {}, [true, true]],
     ["qwen3", { enableThinking: false }, [true, true]],
     ["qwen3", { thinkingRetention: "all" }, [true, true]],
     ["qwen3", { enableThinking: false, thinkingRetention: "tool_cycle" }, [true, false]],
