@@ -3,7 +3,7 @@
  * chunks, float32, autocast or bfloat16 weights. Programs take turns; a ratio is PyTorch's time by ours, the median over
  * the rounds. `cpu` ratios are of processor time, which a busy machine distorts less.
  *
- *     npm run bench:head [rounds]
+ *     npm run bench:head [rounds] [form of PyTorch, else the fastest of all, e.g. "autocast"]
  */
 import { median, table } from "./numbers.ts"
 import {
@@ -21,6 +21,7 @@ import {
 } from "./rivals.ts"
 
 const rounds = Number(process.argv[2] ?? 7)
+const only = process.argv[3]
 const shape = { tokens: 2048, hidden: 512, vocabulary: 32_000, threads: 2 }
 const precisions = ["float32", "bfloat16"] as const
 const share = 0.2
@@ -50,7 +51,10 @@ for (const precision of precisions) {
   const best =
     version === undefined
       ? undefined
-      : await fastest(peersOf[precision].flatMap((kind) => [0, 256, 512].map((chunk) => peer(kind, chunk))))
+      : await fastest(
+          peersOf[precision].flatMap((kind) => [0, 256, 512].map((chunk) => peer(kind, chunk))),
+          only
+        )
   const top = ceiling(shape.threads, precision)
   const programs = [own(precision, 1), own(precision, share), ...(best === undefined ? [] : [best])]
   const rivals = []

@@ -3,7 +3,7 @@
  * form: float32, autocast or bfloat16 parameters. Programs take turns; a ratio is PyTorch's time by ours, the median over
  * the rounds. `cpu` ratios are of processor time, which a busy machine distorts less; memory is of whole processes.
  *
- *     npm run bench:step [rounds]
+ *     npm run bench:step [rounds] [form of PyTorch, else the fastest of all, e.g. "autocast"]
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
@@ -156,7 +156,7 @@ const main = async (rounds: number) => {
     ["float32", ["float32"]],
     ["bfloat16", ["autocast", "bfloat16"]]
   ] as const) {
-    const best = version === undefined ? undefined : await fastest(kinds.map(peer))
+    const best = version === undefined ? undefined : await fastest(kinds.map(peer), process.argv[3])
     const top = ceiling(shape.threads, dtype)
     const rivals = []
     for (const program of [own(dtype), ...(best === undefined ? [] : [best])]) rivals.push(await start(program))

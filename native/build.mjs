@@ -75,7 +75,7 @@ const inParallel = async (tasks) => {
 
 const version = requireCompiler()
 const sanitizers = sanitizes ? ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"] : []
-const common = [...sanitizers, sanitizes ? "-O1" : "-O3", "-g1", "-std=c++17", "-fPIC", "-pthread", "-Wall", "-Wextra", `-I${join(native, "include")}`, `-I${join(native, "src")}`]
+const common = [...sanitizers, sanitizes ? "-O1" : "-O3", "-g1", "-std=c++17", "-fno-math-errno", "-fPIC", "-pthread", "-Wall", "-Wextra", `-I${join(native, "include")}`, `-I${join(native, "src")}`]
 const bindingFlags = () => [
   "-DNAPI_VERSION=9",
   "-DNODE_ADDON_API_CPP_EXCEPTIONS",

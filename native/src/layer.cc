@@ -101,9 +101,9 @@ class Layer {
     if (bias != absent) addBias(compute_, count, w.columns(), weight(bias), y);
   }
 
-  /** dw += dyᵀ · x, where x is packed, and dBias += the sum of dy. */
-  void weightGradient(int64_t count, int64_t out, const T* dy, const PackedMatrix<T>& x, int64_t w, int64_t bias) {
-    gemm(compute_, out, transposed(dy, out), x, gradient(w), x.columns(), true);
+  /** dw += dyᵀ · x, and dBias += the sum of dy. */
+  void weightGradient(int64_t count, int64_t in, int64_t out, const T* x, const T* dy, int64_t w, int64_t bias) {
+    gemm(compute_, out, in, count, transposed(dy, out), rows(x, in), gradient(w), in, true);
     if (bias != absent) biasGradient(compute_, count, out, dy, gradient(bias));
   }
 
@@ -205,8 +205,7 @@ class Layer {
       product(to - from, stream + from * hidden_, down, absent, dActive);
       swigluBackward(compute_, count, gates + begin, ups + begin, dActive);
     });
-    weightGradient(outputs_, hidden_, stream, packed(3, outputs_, inner_, rows(active, inner_)), offsets_.down,
-                   offsets_.downBias);
+    weightGradient(outputs_, inner_, hidden_, active, stream, offsets_.down, offsets_.downBias);
 
     const PackedMatrix<T>& wo = backwards(0, offsets_.o, queries_, hidden_);
     T* normed = work_.normed.need(tokens_ * hidden_);
@@ -222,13 +221,11 @@ class Layer {
                          kept_.middleRstd.data() + from, dNormed + begin, stream + begin, true, nullptr);
       product(count, stream + begin, wo, absent, dAttended + from * queries_);
     });
-    const PackedMatrix<T>& x = packed(3, outputs_, hidden_, rows(normed, hidden_));
-    weightGradient(outputs_, inner_, gates, x, offsets_.gate, offsets_.gateBias);
-    weightGradient(outputs_, inner_, ups, x, offsets_.up, offsets_.upBias);
+    weightGradient(outputs_, hidden_, inner_, normed, gates, offsets_.gate, offsets_.gateBias);
+    weightGradient(outputs_, hidden_, inner_, normed, ups, offsets_.up, offsets_.upBias);
     rmsNormBackward<T>(compute_, outputs_, hidden_, middle, weight(offsets_.postNorm), kept_.middleRstd.data(),
                        dNormed, nullptr, false, gradient(offsets_.postNorm));
-    weightGradient(outputs_, hidden_, stream, packed(3, outputs_, queries_, rows(kept_.attended.data(), queries_)),
-                   offsets_.o, offsets_.oBias);
+    weightGradient(outputs_, queries_, hidden_, kept_.attended.data(), stream, offsets_.o, offsets_.oBias);
   }
 
   /** The gradient of the projected heads from that of the rotated ones, in place. */
@@ -287,11 +284,9 @@ class Layer {
     });
     rmsNormBackward<T>(compute_, tokens_, hidden_, context_.x, weight(offsets_.inputNorm), kept_.inputRstd.data(),
                        dNormed, nullptr, false, gradient(offsets_.inputNorm));
-    const PackedMatrix<T>& x = packed(3, tokens_, hidden_, rows(normed, hidden_));
-    weightGradient(tokens_, keys_, dk, x, offsets_.k, offsets_.kBias);
-    weightGradient(tokens_, keys_, dv, x, offsets_.v, offsets_.vBias);
-    const PackedMatrix<T>& some = wanted_ == nullptr ? x : packed(4, outputs_, hidden_, rows(pick(normed), hidden_));
-    weightGradient(outputs_, queries_, dq, some, offsets_.q, offsets_.qBias);
+    weightGradient(tokens_, hidden_, keys_, normed, dk, offsets_.k, offsets_.kBias);
+    weightGradient(tokens_, hidden_, keys_, normed, dv, offsets_.v, offsets_.vBias);
+    weightGradient(outputs_, hidden_, queries_, pick(normed), dq, offsets_.q, offsets_.qBias);
   }
 
   const LayerContext<T>& context_;

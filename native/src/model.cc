@@ -93,12 +93,11 @@ struct Model<T>::State {
     Workspace<T>& work = training;
     work.filled = false;
     const int64_t hidden = config.hiddenSize, rows = work.wantedRows();
-    T* dHidden = work.dHidden.need(rows * hidden);
-    std::fill_n(dHidden, rows * hidden, T(0));
-    runHead(compute, weights, work, list, use, dHidden, gradients);
     T* stream = work.stream.need(work.tokens * hidden);
+    std::fill_n(stream, rows * hidden, T(0));
+    runHead(compute, weights, work, list, use, stream, gradients);
     rmsNormBackward(compute, rows, hidden, work.input(config.layers, hidden), weights + layout.finalNorm(),
-                    work.hiddenRstd.data(), dHidden, stream, false, gradients + layout.finalNorm());
+                    work.hiddenRstd.data(), stream, stream, false, gradients + layout.finalNorm());
     for (int64_t index = config.layers - 1; index >= 0; index--) {
       compute.check();
       const LayerContext<T> context = layer(compute, weights, work, index);

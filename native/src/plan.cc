@@ -12,6 +12,13 @@ namespace {
 
 constexpr int64_t floatBytes = static_cast<int64_t>(sizeof(float));
 
+/** For sizes that no machine has, the most that a number of bytes may be. */
+int64_t timesTokens(int64_t tokens, int64_t numbers) {
+  constexpr double most = 1e18;
+  const double bytes = double(tokens) * double(numbers) * double(floatBytes);
+  return bytes < most ? tokens * numbers * floatBytes : static_cast<int64_t>(most);
+}
+
 /** Bytes of an operand [K, N] that is packed for many products. */
 int64_t packedBytes(const ProductKernel<float>& kernel, int64_t K, int64_t N) {
   const int64_t panels = (N + kernel.tileColumns - 1) / kernel.tileColumns, whole = K / kernel.depth;
@@ -26,19 +33,14 @@ int64_t keptPerToken(const ModelConfig& config) {
   return 2 * queries + 2 * keys + config.hiddenSize + 2 * config.intermediateSize + 2 + norms;
 }
 
-/** Operands of one layer: weights in the forward pass; weights and packed activations in the backward pass. */
-int64_t operandBytes(const ModelConfig& config, const ProductKernel<float>& kernel, const PlanOptions& options) {
+/** The weights of one layer as operands. */
+int64_t operandBytes(const ModelConfig& config, const ProductKernel<float>& kernel) {
   const int64_t hidden = config.hiddenSize, inner = config.intermediateSize, queries = config.queryDim();
   const auto bytes = [&](int64_t K, int64_t N) { return packedBytes(kernel, K, N); };
   const auto either = [&](int64_t a, int64_t b) { return std::max(bytes(a, b), bytes(b, a)); };
   const int64_t keys = config.kvDim();
-  int64_t total = std::max(either(hidden, queries), either(inner, hidden)) +
-                  2 * std::max(either(hidden, inner), either(hidden, keys)) + bytes(inner, hidden);
-  if (options.trainable) {
-    total += std::max({bytes(options.tokens, inner), bytes(options.tokens, hidden), bytes(options.tokens, queries)}) +
-             bytes(options.tokens, hidden);
-  }
-  return total;
+  return std::max(either(hidden, queries), either(inner, hidden)) +
+         2 * std::max(either(hidden, inner), either(hidden, keys)) + bytes(inner, hidden);
 }
 
 }  // namespace
@@ -58,14 +60,14 @@ MemoryPlan memoryPlan(const ModelConfig& config, const PlanOptions& options) {
   }
   const int64_t inputs = options.trainable ? config.layers + 1 : 2;
   const int64_t keptLayers = options.trainable && !options.recompute ? config.layers : 1;
-  plan.activations = n * (inputs * hidden + keptLayers * keptPerToken(config)) * floatBytes;
+  plan.activations = timesTokens(n, inputs * hidden + keptLayers * keptPerToken(config));
 
   const int64_t forward = 3 * hidden + 1;
-  const int64_t backward = options.trainable ? 3 * hidden + inner + 2 * queries + 2 * keys : 0;
+  const int64_t backward = options.trainable ? 2 * hidden + inner + 2 * queries + 2 * keys : 0;
   // the gemm's own panels and one block of rows, for each thread
   const int64_t panels = kernel.leftBytes(kernel.tileRows, kernel.depth) * 40 + kernel.rightBytes(kernel.depth) * 64;
   const int64_t perThread = panels + 224 * (hidden + inner) * floatBytes;
-  plan.workspace = n * (forward + backward) * floatBytes + operandBytes(config, kernel, options) +
+  plan.workspace = timesTokens(n, forward + backward) + operandBytes(config, kernel) +
                    options.threads * perThread +
                    headScratchBytes<float>(compute.forHead(), hidden, config.vocabSize, n, options.trainable);
 

@@ -53,10 +53,10 @@ struct Workspace {
   std::vector<LayerActivations<T>> layers;
   Buffer<T> normed, activated, hidden, hiddenRstd, picked;
   /** operands of the running layer */
-  PackedMatrix<T> packed[5];
+  PackedMatrix<T> packed[4];
   HeadScratch<T> head;
   // gradients
-  Buffer<T> stream, dHidden, dNormed, dAttended, dq, dk, dv;
+  Buffer<T> stream, dNormed, dAttended, dq, dk, dv;
 
   void begin(const ModelConfig& config, const Tokens& batch, Keep what) {
     filled = false;
@@ -86,7 +86,7 @@ struct Workspace {
   }
   int64_t scratchBytes() const {
     int64_t numbers = 0;
-    for (const Buffer<T>* buffer : {&normed, &activated, &hidden, &hiddenRstd, &picked, &stream, &dHidden, &dNormed,
+    for (const Buffer<T>* buffer : {&normed, &activated, &hidden, &hiddenRstd, &picked, &stream, &dNormed,
                                     &dAttended, &dq, &dk, &dv, &head.hidden, &head.logits, &head.partials}) {
       numbers += buffer->size();
     }
