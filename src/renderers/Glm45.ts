@@ -36,11 +36,10 @@ const toolsAfter =
   "<tool_call>{function-name}\n<arg_key>{arg-key-1}</arg_key>\n<arg_value>{arg-value-1}</arg_value>\n" +
   "<arg_key>{arg-key-2}</arg_key>\n<arg_value>{arg-value-2}</arg_value>\n...\n</tool_call>"
 
-const writeCalls = (writer: Writer, { content, toolCalls }: AssistantMessage, index: number) => {
+const writeCalls = (writer: Writer, { toolCalls }: AssistantMessage, index: number) => {
   const part = produced(index)
-  const hasContent = (content ?? "").trim() !== ""
-  toolCalls?.forEach((call, order) => {
-    if (order === 0 || !hasContent) writer.text("\n", part)
+  for (const call of toolCalls ?? []) {
+    writer.text("\n", part)
     writer.scaffold("<tool_call>", part)
     writer.text(`${call.name}\n`, part)
     for (const [key, json] of Arguments.members(call.arguments)) {
@@ -51,7 +50,7 @@ const writeCalls = (writer: Writer, { content, toolCalls }: AssistantMessage, in
       writer.scaffold("</arg_value>\n", part)
     }
     writer.scaffold("</tool_call>", part)
-  })
+  }
 }
 
 const writeAssistant = (

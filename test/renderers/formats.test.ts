@@ -307,6 +307,14 @@ describe("a cut turn is closed as context", () => {
   })
 })
 
+it("GLM-4.5: every call begins a line, with content before it or without", () => {
+  for (const content of ["C", null]) {
+    const text = said("glm-4.5", [{ role: "assistant", content, toolCalls: [call, { ...call, arguments: "{}" }] }])
+    expect(text).toContain(content === null ? "<think></think>\n<tool_call>f\n" : "<think></think>\nC\n<tool_call>f\n")
+    expect(text).toContain("</tool_call>\n<tool_call>f\n</tool_call>")
+  }
+})
+
 it("GLM: the marker after an assistant's turn is what the model writes to end it", () => {
   const { tokenizer } = vocabularyOf("glm-5")
   const rendered = rendererOf("glm-5").render([
