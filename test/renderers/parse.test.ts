@@ -220,6 +220,19 @@ describe("streaming", () => {
     )
   })
 
+  it("TOK-12: half a character waits for its other half, and is none where a marker or the end comes first", () => {
+    const [first, second] = [195, 169]
+    const parser = chatml.parser({ promptIds: ids("<|im_start|>assistant\n<think>\n\n</think>\n\n") })
+    expect(parser.push(first)).toEqual([])
+    expect(parser.push(second)).toEqual([{ type: "content", text: "é" }])
+    expect(parser.push(first)).toEqual([])
+    expect(parser.finish().parsed.message.content).toBe("é\ufffd")
+    const cut = chatml.parse(
+      Int32Array.from([...ids("<think>"), first, ...ids("</think>ok"), first, ...ids("<|im_end|>")])
+    )
+    expect(cut.message).toEqual({ role: "assistant", content: "ok\ufffd", reasoningContent: "\ufffd" })
+  })
+
   it("text comes out as it arrives, and a call when it is closed", () => {
     const parser = chatml.parser({ promptIds: ids("<|im_start|>assistant\n<think>\n\n</think>\n\n") })
     const types = [...ids(`hi ${ls}`)].map((id) => parser.push(id).map((event) => event.type))
