@@ -77,7 +77,7 @@ describe("rendering", () => {
         const expected = template.render({ messages: forTemplate(list), add_generation_prompt: addGenerationPrompt })
         expect([...rendered.tokenIds]).toEqual(reference.encode(expected, { add_special_tokens: false }).ids)
       }),
-      { numRuns: 100 }
+      { numRuns: 60 }
     )
   })
 
@@ -214,7 +214,7 @@ describe("round trips", () => {
           expect(terminatedBy).toBe("stop")
         }
       ),
-      { numRuns: 100 }
+      { numRuns: 60 }
     )
   })
 })

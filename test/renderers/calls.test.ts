@@ -196,6 +196,11 @@ describe("attempts", () => {
     }
   })
 
+  it("a name without end in Llama's format is content, and is not read again with every token", () => {
+    const endless = `{"name": "${"f".repeat(20_000)}`
+    expect(parse("llama-3", endless).message.content).toBe(endless)
+  })
+
   it("Kimi's own ids name the tool, and stay", () => {
     const { message } = parse(
       "kimi-k2",

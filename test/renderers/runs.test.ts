@@ -34,7 +34,7 @@ it("however a run is cut into pieces, its ids are those of the whole text", () =
       // pieces stand in order, so that their tokens do
       expect([...messageIndices]).toEqual([...messageIndices].sort((left, right) => left - right))
     }),
-    { numRuns: 300 }
+    { numRuns: 150 }
   )
 })
 

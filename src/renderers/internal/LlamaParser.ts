@@ -11,8 +11,12 @@ import * as Segments from "./Segments.ts"
 const start = '{"name":"'
 const named = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")/
 
+/** No tool has a longer name; white space and names without end would be looked through again with every token. */
+const longestStart = 1000
+
 /** Whether a text is a call's beginning; undefined while it may become one. */
 const nameIn = (text: string): string | undefined | false => {
+  if (text.length > longestStart) return false
   const found = named.exec(text)?.[1]
   if (found !== undefined && JsonCall.isJson(found)) return String(JSON.parse(found))
   const dense = text.replace(/\s/g, "")
