@@ -235,8 +235,8 @@ export const make = Effect.fn("Session.make")(function* (options: {
     const pending = Trace.prepare(now.trace, messages)
     const { bridged, isContent, messageIndices, tokenIds: promptIds } = yield* rendering(() => render(pending, tools))
     const most = inference.maxSequenceLength - 1
-    const tooLong = new Stopped({ reason: "prompt_too_long", prompt: { tokens: promptIds.length, most } })
-    if (promptIds.length > most) return yield* stop(tooLong)
+    const tooLong = () => stop(new Stopped({ reason: "prompt_too_long", prompt: { tokens: promptIds.length, most } }))
+    if (promptIds.length > most) return yield* tooLong()
     listener?.begun(promptIds.length)
     const reading =
       listener === undefined && stopTexts.length === 0
@@ -259,12 +259,7 @@ export const make = Effect.fn("Session.make")(function* (options: {
       },
       reading,
       said: listener?.said
-    }).pipe(
-      Effect.catchIf(
-        (error) => error.promptTooLong === true,
-        () => stop(tooLong)
-      )
-    )
+    }).pipe(Effect.catchIf((error) => error.promptTooLong === true, tooLong))
     if (sampled.tokenIds.length === 0) {
       return yield* new InferenceError({ endpoint: inference.name, reason: "it returned no token ids for a turn" })
     }

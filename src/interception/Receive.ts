@@ -9,10 +9,10 @@ export const receive = (
   maxBytes: number,
   done: (body: Either.Either<Uint8Array, ApiError>) => void
 ): void => {
-  const tooLarge = Either.left(invalid(`the body is larger than ${maxBytes} bytes`, { status: 413 }))
+  const tooLarge = () => Either.left(invalid(`the body is larger than ${maxBytes} bytes`, { status: 413 }))
   if (Number(request.headers["content-length"] ?? 0) > maxBytes) {
     request.resume()
-    done(tooLarge)
+    done(tooLarge())
     return
   }
   const parts: Array<Buffer> = []
@@ -23,7 +23,7 @@ export const receive = (
     else parts.length = 0
   })
   request.on("end", () => {
-    done(size > maxBytes ? tooLarge : Either.right(parts.length === 1 ? parts[0]! : Buffer.concat(parts)))
+    done(size > maxBytes ? tooLarge() : Either.right(parts.length === 1 ? parts[0]! : Buffer.concat(parts)))
   })
   // It goes away: there is nobody to answer.
   request.on("error", () => {})

@@ -56,13 +56,16 @@ export interface Listening {
 /** @category secrets */
 export const digest = (secret: string): Buffer => createHash("sha256").update(secret).digest()
 
+/** Connections that wait to be taken: a step's rollouts begin at once, and Node's 511 would keep some waiting for seconds. */
+const backlog = 4096
+
 const listen = (server: Server, host: string, port: number): Effect.Effect<void, ListenError, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.async<void, ListenError>((resume) => {
       server.once("error", (error: NodeJS.ErrnoException) =>
         resume(Effect.fail(new ListenError({ host, port, code: error.code ?? String(error) })))
       )
-      server.listen(port, host, () => resume(Effect.void))
+      server.listen({ port, host, backlog }, () => resume(Effect.void))
     }),
     () =>
       Effect.async<void>((resume) => {
