@@ -1,14 +1,14 @@
 /** llama.cpp through node-llama-cpp, which is no dependency of this package: it is used where it has been installed. */
 import * as Fs from "node:fs"
-import { fileURLToPath, pathToFileURL } from "node:url"
+import { pathToFileURL } from "node:url"
 import * as Effect from "effect/Effect"
 
 const version = "3.22.0"
-const folder = fileURLToPath(new URL("../../node_modules/.primerl/peers", import.meta.url))
-const entry = `${folder}/node_modules/node-llama-cpp/dist/index.js`
+const folder = "node_modules/.primerl/peers"
+const entry = `${process.cwd()}/${folder}/node_modules/node-llama-cpp/dist/index.js`
 
 /** What to install for the comparison. */
-export const howToInstall = `npm install --prefix node_modules/.primerl/peers --omit=optional node-llama-cpp@${version} @node-llama-cpp/${process.platform}-${process.arch}@${version}`
+export const howToInstall = `npm install --prefix ${folder} --omit=optional node-llama-cpp@${version} @node-llama-cpp/${process.platform}-${process.arch}@${version}`
 
 /** The little that is used of node-llama-cpp. */
 interface Sampling {
@@ -69,7 +69,7 @@ const sample = async (sequence: Sequence, { maxTokens, promptIds, seed, temperat
     drawn.push(token)
     if (drawn.length === maxTokens) break
   }
-  return drawn
+  return { tokenIds: drawn }
 }
 
 /** Answers requests, all at once; undefined where the library is not installed. */
