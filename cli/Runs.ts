@@ -9,7 +9,7 @@ import type { EvalReport, SftReport, StepReport } from "../src/Report.ts"
 import type { Ended } from "../src/Rollout.ts"
 import type { Plan as SourcePlan } from "../src/run/Sources.ts"
 import type { Listening, Options as ServeOptions } from "../src/server/Serve.ts"
-import type { MemoryPlan } from "../src/Trainer/Native.ts"
+import type { CudaFound, MemoryPlan, NativeAddon } from "../src/Trainer/Native.ts"
 import type { Explanation } from "../src/testing/Explanation.ts"
 
 /** A failure that a command can show: its message is all that is printed. @category errors */
@@ -48,8 +48,17 @@ export interface Explained {
   readonly notes: ReadonlyArray<string>
 }
 
+/** What this machine has for the engine. @category model */
+export interface Hardware {
+  /** version of Node */
+  readonly node: string
+  readonly cpu: ReturnType<NativeAddon["cpu"]>
+  readonly cuda: CudaFound
+}
+
 /** @category model */
 export interface RunsService {
+  readonly hardware: Effect.Effect<Hardware, RunFailure>
   /** Algorithms that a configuration names without a path. */
   readonly algorithms: Effect.Effect<ReadonlyArray<Facts>>
   readonly explain: (request: Explaining) => Effect.Effect<Explained, RunFailure>

@@ -43,6 +43,10 @@ export const layer = Layer.effect(
         Effect.provide(context)
       )
     return {
+      hardware: Effect.flatMap(
+        lazily(() => import("../src/Trainer/Addon.ts")),
+        ({ load }) => Effect.map(load, (addon) => ({ node: process.version, cpu: addon.cpu(), cuda: addon.cuda() }))
+      ),
       algorithms: Effect.map(run, ({ registry }) => registry.builtIn),
       explain: (request) =>
         Effect.flatMap(

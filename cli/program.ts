@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as algo from "./algo.ts"
 import { plain } from "./display/Style.ts"
+import * as doctor from "./doctor.ts"
 import * as evaluate from "./eval.ts"
 import { WrongCall } from "./exit.ts"
 import * as Log from "./log.ts"
@@ -33,6 +34,7 @@ const syntax: Syntax = {
     files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl"
   },
   "algo list": { options: {}, files: undefined },
+  doctor: { options: {}, files: undefined },
   trace: { options: trace.operands, files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl" },
   render: { options: render.operands, files: "a file with messages (JSON), or - for standard input" }
 }
@@ -47,7 +49,8 @@ const root = Command.make("primerl").pipe(
     serve.command,
     algo.command,
     trace.command,
-    render.command
+    render.command,
+    doctor.command
   ])
 )
 

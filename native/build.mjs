@@ -3,6 +3,10 @@
 //   node native/build.mjs test    native/test/*.cc + core (without Node) -> programs, run one after another
 //   node native/build.mjs sanitize  the tests, compiled with the sanitizers of addresses and of undefined behaviour
 //   node native/build.mjs bench   native/bench/*.cc + core               -> programs, for bench/*.ts to run
+//   node native/build.mjs cuda    native/src/cuda/*.cu by nvcc           -> native/build/primerl_cuda.so
+//   node native/build.mjs emulated-cuda  the same, on the emulated device -> native/build/primerl_cuda_emulated.so
+// The first also builds the CUDA library where nvcc and a driver are, `test` compiles it where nvcc is. Tests named cuda_*
+// run kernels on a device that native/test/cuda_emulation.h emulates.
 // An object is compiled again when its source, a header it included, or the command line has changed.
 import { execFileSync, spawn } from "node:child_process"
 import { createHash } from "node:crypto"
@@ -45,13 +49,13 @@ const headers = (name) => {
   }
 }
 
-const sources = (directory) =>
+const sources = (directory, ending = ".cc") =>
   existsSync(directory)
     ? readdirSync(directory, { withFileTypes: true })
         .sort((a, b) => (a.name < b.name ? -1 : 1))
         .flatMap((entry) => {
           const path = join(directory, entry.name)
-          return entry.isDirectory() ? sources(path) : entry.name.endsWith(".cc") ? [path] : []
+          return entry.isDirectory() ? sources(path, ending) : entry.name.endsWith(ending) ? [path] : []
         })
     : []
 
@@ -101,20 +105,22 @@ const stale = (target, signature) => {
 
 const signatureOf = (args) => createHash("sha256").update(version).update(args.join("\0")).digest("hex")
 
+const cxx = { command: compiler, flags: common, folder: "obj" }
+
 /** Compiles what is out of date and returns the object files; stops with the compiler's words when one fails. */
-const compile = async (files, flags) => {
-  const objects = files.map((file) => join(build, "obj", `${relative(native, file).replaceAll(/[\\/]/g, "__")}.o`))
-  mkdirSync(join(build, "obj"), { recursive: true })
+const compile = async (files, flags, by = cxx) => {
+  const objects = files.map((file) => join(build, by.folder, `${relative(native, file).replaceAll(/[\\/]/g, "__")}.o`))
+  mkdirSync(join(build, by.folder), { recursive: true })
   const failures = []
   await inParallel(
     files.map((file, i) => async () => {
       const object = objects[i]
-      const args = [...common, ...flags(file)]
+      const args = [...by.flags, ...flags(file)]
       const signature = signatureOf(args)
       if (!stale(object, signature) || failures.length > 0) return
       const temporary = `${object}.${process.pid}.tmp`
       const started = new Date()
-      const { ok, output } = await run(compiler, [...args, "-MMD", "-MF", `${object}.d`, "-c", file, "-o", temporary])
+      const { ok, output } = await run(by.command, [...args, "-MMD", "-MF", `${object}.d`, "-c", file, "-o", temporary])
       if (output !== "") process.stderr.write(output)
       if (!ok) {
         failures.push(relative(root, file))
@@ -130,7 +136,7 @@ const compile = async (files, flags) => {
   return objects
 }
 
-const link = async (target, objects, flags) => {
+const link = async (target, objects, flags, by = cxx) => {
   const args = [...objects, ...flags]
   const signature = signatureOf(args)
   const made = existsSync(target) ? statSync(target).mtimeMs : 0
@@ -138,7 +144,7 @@ const link = async (target, objects, flags) => {
   const same = existsSync(stamp) && readFileSync(stamp, "utf8") === signature
   if (same && objects.every((object) => statSync(object).ctimeMs <= made)) return
   const temporary = `${target}.${process.pid}.tmp`
-  const { ok, output } = await run(compiler, [...args, "-o", temporary])
+  const { ok, output } = await run(by.command, [...args, "-o", temporary])
   if (output !== "") process.stderr.write(output)
   if (!ok) fail(`${relative(root, target)} did not link`)
   renameSync(temporary, target)
@@ -148,6 +154,67 @@ const link = async (target, objects, flags) => {
 const darwin = process.platform === "darwin"
 const all = sources(join(native, "src"))
 const isBinding = (file) => relative(native, file).split(/[\\/]/).includes("binding")
+const core = () =>
+  compile(
+    all.filter((file) => !isBinding(file)),
+    () => []
+  )
+
+const cudaSources = sources(join(native, "src", "cuda"), ".cu")
+const isCudaTest = (file) => basename(file).startsWith("cuda_")
+const isProgram = (file) => !isCudaTest(file) || file.endsWith("_test.cc")
+
+/** Runs on small shapes, so it shall compile fast. */
+const emulationFlags = ["-O1", `-I${join(native, "test")}`]
+
+/** Everything of the device but its real runtime, for the host. */
+const emulation = () =>
+  compile(
+    [
+      ...cudaSources.filter((file) => basename(file) !== "runtime.cu"),
+      ...sources(join(native, "test")).filter((file) => !isProgram(file))
+    ],
+    () => ["-x", "c++", ...emulationFlags]
+  )
+
+const nvcc = () => {
+  const command = process.env.NVCC || "nvcc"
+  try {
+    return { command, version: execFileSync(command, ["--version"], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] }) }
+  } catch {
+    return undefined
+  }
+}
+
+/** Ampere and Hopper as machine code, and what the driver compiles for later devices. */
+const targets = ["-gencode", "arch=compute_80,code=sm_80", "-gencode", "arch=compute_90,code=[sm_90,compute_90]"]
+
+/** With nvcc as the compiler; its version is among the arguments so that another one compiles again. */
+const byNvcc = ({ command, version }) => ({
+  command,
+  folder: join("obj", "cuda"),
+  flags: [
+    "-std=c++17",
+    "-O3",
+    `-I${join(native, "include")}`,
+    `-I${join(native, "src")}`,
+    ...targets,
+    "-Xcompiler",
+    "-fPIC,-pthread,-Wall",
+    `-DPRIMERL_NVCC="${createHash("sha256").update(version).digest("hex").slice(0, 12)}"`
+  ]
+})
+
+/** The CUDA library with the emulated device, for tests of what stands on it. */
+const emulatedLibrary = async () => {
+  const [host, device] = [await core(), await emulation()]
+  await link(join(build, "primerl_cuda_emulated.so"), [...device, ...host], ["-shared", "-pthread", "-ldl", "-Wl,-Bsymbolic"])
+}
+
+const cudaLibrary = async (by) => {
+  const [host, device] = [await core(), await compile(cudaSources, () => [], by)]
+  await link(join(build, "primerl_cuda.so"), [...device, ...host], ["-shared", "-cudart", "static", "-Xlinker", "-Bsymbolic"], by)
+}
 
 const addon = async () => {
   const objects = await compile(all, (file) => (isBinding(file) ? bindingFlags() : []))
@@ -162,27 +229,37 @@ const addon = async () => {
 
 /** One program for each source in native/`directory` whose name holds one of `only`, of itself and the core. */
 const programs = async (directory, only) => {
-  const core = await compile(
-    all.filter((file) => !isBinding(file)),
-    () => []
-  )
-  const files = sources(join(native, directory)).filter(
-    (file) => only.length === 0 || only.some((name) => basename(file).includes(name))
-  )
+  const host = await core()
+  const files = sources(join(native, directory))
+    .filter(isProgram)
+    .filter((file) => only.length === 0 || only.some((name) => basename(file).includes(name)))
   if (files.length === 0) fail(`nothing in native/${directory} matches ${only.join(", ")}`)
-  const objects = await compile(files, () => [])
+  const objects = await compile(files, (file) => (isCudaTest(file) ? emulationFlags : []))
+  const device = files.some(isCudaTest) ? await emulation() : []
   mkdirSync(join(build, directory), { recursive: true })
   const made = []
   for (const [i, file] of files.entries()) {
     const program = join(build, directory, basename(file, ".cc"))
-    await link(program, [objects[i], ...core], ["-pthread", ...sanitizers])
+    await link(program, [objects[i], ...(isCudaTest(file) ? device : []), ...host], ["-pthread", "-ldl", ...sanitizers])
     made.push({ file, program })
   }
   return made
 }
 
+const cuda = async () => {
+  const found = nvcc()
+  if (found === undefined) fail('no CUDA compiler: "nvcc" does not run; install the CUDA toolkit, or set NVCC')
+  await cudaLibrary(byNvcc(found))
+}
+
 const test = async () => {
-  const made = await programs("test", process.argv.slice(3))
+  const only = process.argv.slice(3)
+  const made = await programs("test", only)
+  if (only.length === 0 && !sanitizes) {
+    const found = nvcc()
+    if (found !== undefined) await cudaLibrary(byNvcc(found))
+    process.stdout.write(`${found === undefined ? "skip" : "ok  "} CUDA library by nvcc${found === undefined ? ": nvcc was not found" : ""}\n`)
+  }
   const failed = []
   for (const { file, program } of made) {
     const { ok, output } = await run(program, [join(native, "test")])
@@ -195,5 +272,10 @@ const test = async () => {
 
 if (process.argv[2] === "test" || sanitizes) await test()
 else if (process.argv[2] === "bench") await programs("bench", process.argv.slice(3))
-else if (process.argv[2] === undefined) await addon()
-else fail(`unknown argument "${process.argv[2]}"; there are "test", "sanitize" and "bench"`)
+else if (process.argv[2] === "cuda") await cuda()
+else if (process.argv[2] === "emulated-cuda") await emulatedLibrary()
+else if (process.argv[2] === undefined) {
+  await addon()
+  const found = existsSync("/dev/nvidiactl") ? nvcc() : undefined
+  if (found !== undefined) await cudaLibrary(byNvcc(found))
+} else fail(`unknown argument "${process.argv[2]}"; there are "test", "sanitize", "bench", "cuda" and "emulated-cuda"`)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cuda_library.h"
+
 namespace primerl {
 namespace {
 
@@ -12,6 +14,17 @@ std::exception_ptr cancelled() {
 
 std::exception_ptr disposed() {
   return std::make_exception_ptr(Error("ERR_DISPOSED", "The engine was disposed."));
+}
+
+std::unique_ptr<DeviceModel> deviceModel(const ModelConfig& config, const Engine::Options& options) {
+  if (!options.cuda) return nullptr;
+  if (options.precision == Precision::bfloat16x3 || options.headPrecision != options.precision) {
+    throw Error("ERR_CONFIG",
+                "On CUDA, products are of float32 or of bfloat16, in the head as elsewhere. Leave headDtype out.");
+  }
+  if (options.memoryLimit != 0)
+    throw Error("ERR_CONFIG", "A limit of memory counts what the processor's passes take. Leave it out on CUDA.");
+  return openCudaModel(config, {options.precision == Precision::bfloat16, options.trainable, options.recompute});
 }
 
 }  // namespace
@@ -24,7 +37,7 @@ void Engine::Job::end(std::exception_ptr failure) {
 }
 
 Engine::Engine(const ModelConfig& config, const Options& options)
-    : network_(config, {options.trainable, options.recompute, options.memoryLimit}),
+    : network_(config, {options.trainable, options.recompute, options.memoryLimit}, deviceModel(config, options)),
       pool_(options.threads),
       isa_(options.isa),
       precision_(options.precision),

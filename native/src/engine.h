@@ -30,6 +30,8 @@ class Engine {
     bool phases = false;
     /** limit of keys and values; 0 stands for the default of `GenerationBatch` */
     int64_t kvLimitBytes = 0;
+    /** passes and steps run on the first CUDA device; generations stay on the processor */
+    bool cuda = false;
     /** called on the engine's thread as its last act after `close` */
     std::function<void()> closed = nullptr;
   };

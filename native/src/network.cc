@@ -63,8 +63,8 @@ class Incomplete {
 
 int64_t sizeOf(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
 
-Network::Network(const ModelConfig& config, const Options& options)
-    : model_(config, {options.recompute}), options_(options) {
+Network::Network(const ModelConfig& config, const Options& options, std::unique_ptr<DeviceModel> device)
+    : model_(config, {options.recompute}), options_(options), device_(std::move(device)) {
   Pool pool(1);
   requireRoom({pool, Isa::scalar}, 0);
   weights_ = std::make_shared<Weights>(model_.layout().total());
@@ -94,11 +94,36 @@ void Network::requireTrainable(const char* operation) const {
     throw Error("ERR_STATE", std::string(operation) + " needs an engine that was opened with trainable: true");
 }
 
+const Weights& Network::hostWeights() {
+  if (deviceIsNewer_) {
+    if (weights_.use_count() > 1) weights_ = std::make_shared<Weights>(layout().total());
+    std::atomic_thread_fence(std::memory_order_acquire);  // after the reads of an owner that has just let go
+    device_->readWeights(0, layout().total(), weights_->data());
+    deviceIsNewer_ = false;
+  }
+  return *weights_;
+}
+
+DeviceModel* Network::device() {
+  if (device_ && hostIsNewer_) {
+    device_->writeWeights(0, layout().total(), weights_->data());
+    hostIsNewer_ = false;
+  }
+  return device_.get();
+}
+
+Snapshot Network::snapshot() {
+  hostWeights();
+  return weights_;
+}
+
 Weights& Network::mutableWeights() {
+  hostWeights();
   if (weights_.use_count() > 1) weights_ = std::make_shared<Weights>(*weights_);
   std::atomic_thread_fence(std::memory_order_acquire);  // after the reads of an owner that has just let go
   model_.forget();
   ++version_;
+  hostIsNewer_ = true;
   return *weights_;
 }
 
@@ -125,19 +150,24 @@ void Network::writeTensor(const std::string& name, DType dtype, const std::vecto
   }
 }
 
-void Network::readTensor(const std::string& name, float* into) const {
+void Network::readTensor(const std::string& name, float* into) {
   const TensorSpec& spec = layout().at(name);
-  std::copy_n(weights_->data() + spec.offset, spec.count, into);
+  std::copy_n(hostWeights().data() + spec.offset, spec.count, into);
 }
 
-void Network::readGradient(const std::string& name, float* into) const {
+void Network::readGradient(const std::string& name, float* into) {
   requireTrainable("readGradient");
-  copyOrZero(gradients_, layout().at(name), into);
+  const TensorSpec& spec = layout().at(name);
+  if (device_)
+    device_->readGradients(spec.offset, spec.count, into);
+  else
+    copyOrZero(gradients_, spec, into);
 }
 
 void Network::readMoments(const std::string& name, float* first, float* second) const {
   requireTrainable("readMoments");
   const TensorSpec& spec = layout().at(name);
+  if (device_) return device_->readMoments(spec.offset, spec.count, first, second);
   copyOrZero(first_, spec, first);
   copyOrZero(second_, spec, second);
 }
@@ -145,6 +175,7 @@ void Network::readMoments(const std::string& name, float* first, float* second) 
 void Network::writeMoments(const std::string& name, const float* first, const float* second) {
   requireTrainable("writeMoments");
   const TensorSpec& spec = layout().at(name);
+  if (device_) return device_->writeMoments(spec.offset, spec.count, first, second);
   first_.resize(layout().total());
   second_.resize(layout().total());
   std::copy_n(first, spec.count, first_.data() + spec.offset);
@@ -180,8 +211,10 @@ void Network::adopt(Snapshot snapshot) {
   if (static_cast<int64_t>(snapshot->size()) != layout().total())
     throw Error("ERR_STATE", "the snapshot holds " + std::to_string(snapshot->size()) +
                                  " parameters, this model has " + std::to_string(layout().total()));
-  if (snapshot == weights_) return;
+  if (snapshot == weights_ && !deviceIsNewer_) return;
   model_.forget();
+  hostIsNewer_ = true;
+  deviceIsNewer_ = false;
   ++version_;
   // Shared from here on: `mutableWeights` copies before it writes, as the snapshot is held by at least two.
   weights_ = std::const_pointer_cast<Weights>(std::move(snapshot));
@@ -193,7 +226,10 @@ Scores Network::score(const Compute& compute, const Tokens& tokens) {
   Scores scores;
   scores.logprobs.resize(tokens.tokens);
   scores.entropy.resize(tokens.tokens);
-  model_.score(compute, weights(), tokens, scores.logprobs.data(), scores.entropy.data());
+  if (DeviceModel* device = this->device())
+    device->score(tokens, nullptr, scores.logprobs.data(), scores.entropy.data(), compute.cancel);
+  else
+    model_.score(compute, weights(), tokens, scores.logprobs.data(), scores.entropy.data());
   return scores;
 }
 
@@ -205,8 +241,14 @@ LossReport Network::forwardBackward(const Compute& compute, const Batch& batch, 
   LossReport report;
   report.logprobs.resize(batch.tokens);
   report.entropy.resize(batch.tokens);
-  const std::vector<uint8_t> needed = neededTokens(batch);
   Incomplete incomplete(gradientsIncomplete_);
+  if (DeviceModel* device = this->device()) {
+    report.sums = device->forwardBackward(batch, counts, loss, report.logprobs.data(), report.entropy.data(),
+                                          compute.cancel);
+    incomplete.done();
+    return report;
+  }
+  const std::vector<uint8_t> needed = neededTokens(batch);
   model_.forwardBackward(
       compute, weights(), batch, needed.data(),
       [&](int64_t token, double logprob) { return tokenLoss(batch, loss, counts, token, logprob, report.sums); },
@@ -224,7 +266,10 @@ Scores Network::forward(const Compute& compute, const Batch& batch) {
   scores.entropy.resize(batch.tokens);
   const std::vector<uint8_t> needed = neededTokens(batch);
   forwardTokens_ = batch.tokens;
-  model_.forward(compute, weights(), batch, needed.data(), scores.logprobs.data(), scores.entropy.data());
+  if (DeviceModel* device = this->device())
+    device->forward(batch, needed.data(), scores.logprobs.data(), scores.entropy.data(), compute.cancel);
+  else
+    model_.forward(compute, weights(), batch, needed.data(), scores.logprobs.data(), scores.entropy.data());
   return scores;
 }
 
@@ -234,13 +279,19 @@ void Network::backward(const Compute& compute, const std::vector<float>& gradien
     throw Error("ERR_STATE", "backward was given " + std::to_string(gradient.size()) +
                                  " gradients, the last forward had " + std::to_string(forwardTokens_) + " tokens");
   Incomplete incomplete(gradientsIncomplete_);
-  model_.backward(compute, weights(), gradient.data(), gradients().data());
+  if (DeviceModel* device = this->device())
+    device->backward(gradient.data(), compute.cancel);
+  else
+    model_.backward(compute, weights(), gradient.data(), gradients().data());
   incomplete.done();
 }
 
 void Network::zeroGradients() {
   requireTrainable("zeroGradients");
-  std::fill(gradients_.begin(), gradients_.end(), 0.0f);
+  if (device_)
+    device_->zeroGradients();
+  else
+    std::fill(gradients_.begin(), gradients_.end(), 0.0f);
   gradientsIncomplete_ = false;
 }
 
@@ -250,10 +301,20 @@ AdamWReport Network::optimizerStep(const Compute& compute, const AdamW& options)
     throw Error("ERR_STATE",
                 "the gradients are incomplete: a backward pass was cancelled or failed; call zeroGradients first");
   compute.check();
+  int64_t steps = steps_.load();
+  if (DeviceModel* device = this->device()) {
+    const AdamWReport report = device->optimizerStep(options, steps);
+    if (report.applied) {
+      steps_.store(steps);
+      deviceIsNewer_ = true;
+      ++version_;
+    }
+    device->zeroGradients();
+    return report;
+  }
   PhaseTimer timer(compute, Phase::optimiser, false);
   first_.resize(layout().total());
   second_.resize(layout().total());
-  int64_t steps = steps_.load();
   Weights& weights = mutableWeights();
   // From here on nothing may stop it midway: a step is taken whole or not at all.
   const Compute uninterrupted{compute.pool, compute.isa};

@@ -1,5 +1,6 @@
 // Weights, gradients and moments of one model, with the operations on them. Weights that a snapshot shares are never
-// written: the first change after a snapshot copies them. Used by one thread at a time.
+// written: the first change after a snapshot copies them. On a device, its memory has gradients and moments, and weights
+// travel when the other side is asked for them. Used by one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include "primerl/adamw.h"
 #include "primerl/batch.h"
 #include "primerl/compute.h"
+#include "primerl/device_model.h"
 #include "primerl/layout.h"
 #include "primerl/loss.h"
 #include "primerl/memory.h"
@@ -45,20 +47,20 @@ class Network {
     int64_t memoryLimit = 0;
   };
 
-  /** Throws ERR_OUT_OF_MEMORY when the weights alone are above the limit. */
-  Network(const ModelConfig& config, const Options& options);
+  /** Passes and steps run on `device`, or on the processor when it is null. Throws ERR_OUT_OF_MEMORY when the weights alone are above the limit. */
+  Network(const ModelConfig& config, const Options& options, std::unique_ptr<DeviceModel> device = nullptr);
 
   const ModelConfig& config() const { return model_.config(); }
   const Layout& layout() const { return model_.layout(); }
-  const float* weights() const { return weights_->data(); }
+  const float* weights() { return hostWeights().data(); }
 
   /** Grows with every change of the weights. */
   uint64_t version() const { return version_; }
 
   /** Values little-endian, row by row; throws ERR_TENSOR when `bytes` is not the tensor's size. */
   void writeTensor(const std::string& name, DType dtype, const std::vector<uint8_t>& bytes);
-  void readTensor(const std::string& name, float* into) const;
-  void readGradient(const std::string& name, float* into) const;
+  void readTensor(const std::string& name, float* into);
+  void readGradient(const std::string& name, float* into);
   void readMoments(const std::string& name, float* first, float* second) const;
   void writeMoments(const std::string& name, const float* first, const float* second);
 
@@ -69,7 +71,7 @@ class Network {
   /** normal(0, std) for matrices, 1 for norms, 0 for biases. */
   void initialise(const Compute& compute, uint64_t seed, double std);
 
-  Snapshot snapshot() const { return weights_; }
+  Snapshot snapshot();
   /** Throws ERR_STATE when the snapshot is of another shape. */
   void adopt(Snapshot snapshot);
 
@@ -85,12 +87,20 @@ class Network {
   void requireTrainable(const char* operation) const;
   /** Throws ERR_OUT_OF_MEMORY when a batch of so many tokens would take more than the limit. */
   void requireRoom(const Compute& compute, int64_t tokens) const;
+  /** Up to date with the device. */
+  const Weights& hostWeights();
   Weights& mutableWeights();
   Weights& gradients();
+  /** Up to date with the host; null when the processor computes. */
+  DeviceModel* device();
 
   Model<float> model_;
   const Options options_;
+  std::unique_ptr<DeviceModel> device_;
   std::shared_ptr<Weights> weights_;
+  /** weights that only the other side has */
+  bool hostIsNewer_ = true;
+  bool deviceIsNewer_ = false;
   uint64_t version_ = 1;
   Weights gradients_, first_, second_;  // empty until they are first needed, which reads as zero
   bool gradientsIncomplete_ = false;

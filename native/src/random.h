@@ -26,6 +26,9 @@ PRIMERL_EVERYWHERE inline double uniform(uint64_t seed, uint64_t stream, uint64_
   return static_cast<double>(randomBits(seed, stream, counter) >> 11) * 0x1.0p-53;
 }
 
+// The stream of draws of tokens from a request's seed; 0 is the stream of nothing else.
+constexpr uint64_t samplingStream = 0x73616d706c65ULL;
+
 // Entries 2·pair and 2·pair + 1 of a stream of independent standard normal numbers (Box and Muller, 1958).
 // Built from IEEE additions, multiplications, divisions and square roots only, never from a platform's libm.
 void normalPair(uint64_t seed, uint64_t stream, uint64_t pair, double out[2]);

@@ -10,9 +10,6 @@
 namespace primerl {
 namespace {
 
-// Draws of a request are one stream of its seed; 0 is the stream of nothing else.
-constexpr uint64_t samplingStream = 0x73616d706c65ULL;
-
 // Probabilities that are added up before it is asked whether the draw lies among them.
 constexpr int64_t piece = 256;
 

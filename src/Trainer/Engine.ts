@@ -36,6 +36,8 @@ export interface Options {
    * gibibyte unless given, or one sequence of all positions where that is more. What finds no room waits.
    */
   readonly kvBytes?: number | undefined
+  /** where passes and steps run; generations run on the processor. "cpu" unless named */
+  readonly device?: Native.Device | undefined
   /** starts from random weights instead of reading them: normal(0, std) for matrices */
   readonly randomInit?: { readonly seed: number; readonly std: number } | undefined
 }

@@ -264,12 +264,33 @@ export interface Phases {
 }
 
 /** @category model */
+export type Device = "cpu" | "cuda"
+
+/** What there is of CUDA, and why models cannot run on it. @category model */
+export interface CudaFound {
+  /** in words; undefined when models can run */
+  readonly reason: string | undefined
+  /** path of the CUDA library, and whether it can be loaded */
+  readonly library: string
+  readonly built: boolean
+  /** libcuda.so.1 can be loaded */
+  readonly driver: boolean
+  readonly devices: ReadonlyArray<{ readonly name: string; readonly capability: string; readonly bytes: number }>
+  /** the library that was loaded, or why none was; matrix products then run on a kernel of our own */
+  readonly cublas: string
+  /** as cuBLAS tells it; 0 when there is none */
+  readonly cublasVersion: number
+}
+
+/** @category model */
 export interface NativeAddon {
   readonly cpu: () => {
     readonly isa: Isa
     readonly amx: boolean
     readonly cores: number
   }
+  /** Looks for CUDA anew at each call. */
+  readonly cuda: () => CudaFound
   readonly createEngine: (
     config: ModelConfig,
     options: {
@@ -287,6 +308,8 @@ export interface NativeAddon {
       readonly memoryLimit?: number | undefined
       /** limit of keys and values of generations; default one gibibyte, or one sequence of all positions */
       readonly kvBytes?: number | undefined
+      /** where passes and steps run; generations run on the processor. Default "cpu" */
+      readonly device?: Device | undefined
     }
   ) => NativeEngine
   /** What an engine of these options takes for packed batches of up to `tokens` tokens. */

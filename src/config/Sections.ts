@@ -99,7 +99,11 @@ export const Scheduler = section({
 
 /** `[trainer.engine]`, `[engine]` @category sections */
 export const Engine = section({
-  device: defaulted(Schema.Literal("cpu"), "cpu", "Where the policy is trained and sampled."),
+  device: defaulted(
+    Schema.Literal("cpu", "cuda"),
+    "cpu",
+    "Where the policy is trained; it is sampled on the processor."
+  ),
   threads: optional(threads, "Threads of the engine. Left out, all cores."),
   dtype: optional(
     Schema.Literal("float32", "bfloat16"),

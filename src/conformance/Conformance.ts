@@ -19,7 +19,7 @@ const list = (directory: string) =>
  *
  * @category checks
  */
-export const run = (folder: string, options: Pick<Options, "isa" | "dtype"> = {}) =>
+export const run = (folder: string, options: Pick<Options, "isa" | "dtype" | "device"> = {}) =>
   Effect.gen(function* () {
     const names = yield* list(folder)
     const checks: Array<Check> = []

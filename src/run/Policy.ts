@@ -14,7 +14,10 @@ import * as HuggingFace from "../tokenizer/HuggingFace.ts"
 
 /** @category model */
 export interface EngineOptions
-  extends Pick<Engine.Options, "threads" | "dtype" | "headDtype" | "activationCheckpointing" | "memoryLimit"> {
+  extends Pick<
+    Engine.Options,
+    "threads" | "device" | "dtype" | "headDtype" | "activationCheckpointing" | "memoryLimit"
+  > {
   readonly randomInit?: { readonly seed: number; readonly std: number } | undefined
 }
 
@@ -65,6 +68,7 @@ export const layerTrainer = (
 /** The engine as a config says it. @category conversions */
 export const engine = (of: TrainConfig["trainer"]["engine"], cores: number): EngineOptions => ({
   threads: of.threads ?? cores,
+  device: of.device,
   dtype: of.dtype,
   headDtype: of.headDtype,
   activationCheckpointing: of.activationCheckpointing,

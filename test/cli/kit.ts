@@ -43,6 +43,19 @@ export const stepReport = (step: number, change: Partial<StepReport> = {}): Step
 })
 
 export const runs: RunsService = {
+  hardware: Effect.succeed({
+    node: "v20.0.0",
+    cpu: { isa: "avx2", amx: false, cores: 4 },
+    cuda: {
+      reason: "there is no NVIDIA driver (libcuda.so.1 cannot be loaded)",
+      library: "/engine/primerl_cuda.so",
+      built: false,
+      driver: false,
+      devices: [],
+      cublas: "",
+      cublasVersion: 0
+    }
+  }),
   algorithms: Effect.succeed(registry.builtIn),
   explain: (request) => Effect.provide(explaining(request), NodeContext.layer),
   check: () => Effect.succeed([]),

@@ -19,6 +19,6 @@ it("without a compiler, the build says in one line what to install", async () =>
 it("an unknown argument is refused", async () => {
   expect(await run(["tset"])).toEqual({
     failed: true,
-    stderr: 'native build: unknown argument "tset"; there are "test", "sanitize" and "bench"\n'
+    stderr: 'native build: unknown argument "tset"; there are "test", "sanitize", "bench", "cuda" and "emulated-cuda"\n'
   })
 })

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "arguments.h"
+#include "cuda_library.h"
 #include "engine_object.h"
 #include "environment.h"
 #include "primerl/plan.h"
@@ -47,6 +48,29 @@ Napi::Value memoryPlanOf(const Napi::CallbackInfo& info) {
   }
 }
 
+Napi::Value cuda(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  const CudaReport report = cudaReport();
+  Napi::Object object = Napi::Object::New(env);
+  object.Set("reason", report.reason.empty() ? env.Undefined() : Napi::String::New(env, report.reason));
+  object.Set("library", report.path);
+  object.Set("built", report.built);
+  object.Set("driver", report.driver);
+  Napi::Array devices = Napi::Array::New(env);
+  for (size_t i = 0; i < report.devices.size(); i++) {
+    const CudaReport::Device& device = report.devices[i];
+    Napi::Object entry = Napi::Object::New(env);
+    entry.Set("name", device.name);
+    entry.Set("capability", device.capability);
+    entry.Set("bytes", static_cast<double>(device.bytes));
+    devices.Set(static_cast<uint32_t>(i), entry);
+  }
+  object.Set("devices", devices);
+  object.Set("cublas", report.cublas);
+  object.Set("cublasVersion", report.cublasVersion);
+  return object;
+}
+
 Napi::Value createEngine(const Napi::CallbackInfo& info) {
   return Environment::of(info.Env()).engineClass.New({info[0], info[1]});
 }
@@ -76,6 +100,7 @@ Napi::Object initialiseModule(Napi::Env env, Napi::Object exports) {
   environment->engineClass = Napi::Persistent(EngineObject::define(env));
   environment->snapshotClass = Napi::Persistent(SnapshotObject::define(env));
   exports.Set("cpu", Napi::Function::New(env, cpu));
+  exports.Set("cuda", Napi::Function::New(env, cuda));
   exports.Set("createEngine", Napi::Function::New(env, createEngine));
   exports.Set("memoryPlan", Napi::Function::New(env, memoryPlanOf));
   exports.Set("packedLoss", Napi::Function::New(env, packedLossOf));

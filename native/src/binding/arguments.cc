@@ -248,6 +248,12 @@ Precision precisionOf(const Napi::Value& value, const std::string& name) {
   throwRangeError(value.Env(), name + " \"" + precision + "\" is unknown; there are float32, bfloat16 and bfloat16x3");
 }
 
+bool isCuda(const Napi::Value& value, const std::string& name) {
+  const std::string device = stringOf(value, name);
+  if (device == "cpu" || device == "cuda") return device == "cuda";
+  throwRangeError(value.Env(), name + " \"" + device + "\" is unknown; there are cpu and cuda");
+}
+
 DType dtypeOf(const Napi::Value& value, const std::string& name) {
   const std::string dtype = stringOf(value, name);
   if (dtype == "F32") return DType::f32;

@@ -40,6 +40,7 @@ AdamW adamwOf(const Napi::Value& value);
 GenerateRequest requestOf(const Napi::Value& value);
 /** "float32", "bfloat16" or "bfloat16x3". */
 Precision precisionOf(const Napi::Value& value, const std::string& name);
+bool isCuda(const Napi::Value& value, const std::string& name);
 DType dtypeOf(const Napi::Value& value, const std::string& name);
 
 /** The streams of a batch, and the view of them that the core reads. */

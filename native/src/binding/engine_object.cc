@@ -103,6 +103,8 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
     if (!limit.IsUndefined()) options.memoryLimit = integerOf(limit, "options.memoryLimit", 1, int64_t{1} << 53);
     const Napi::Value kvBytes = from.Get("kvBytes");
     if (!kvBytes.IsUndefined()) options.kvLimitBytes = integerOf(kvBytes, "options.kvBytes", 1, int64_t{1} << 53);
+    const Napi::Value device = from.Get("device");
+    options.cuda = !device.IsUndefined() && isCuda(device, "options.device");
     engine_ = Environment::of(env).createEngine(config, options);
   } catch (const Napi::Error&) {
     throw;

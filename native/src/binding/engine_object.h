@@ -64,7 +64,7 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
   Napi::Value job(Napi::Env env, std::function<void(const Engine::Context&, Result&)> work,
                   std::function<Napi::Value(Napi::Env, Result&)> value);
   Napi::Value jobObject(Napi::Env env, Napi::Promise promise, Engine::Ticket ticket);
-  using Reader = void (Network::*)(const std::string&, float*) const;
+  using Reader = void (Network::*)(const std::string&, float*);
   Napi::Value readInto(Info info, Reader reader);
 
   std::shared_ptr<Engine> engine_;
