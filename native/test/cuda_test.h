@@ -80,4 +80,15 @@ class List {
   DeviceBuffer<T> buffer_;
 };
 
+/** Relative, of a result that is rounded to T once or twice. */
+template <class T>
+double limit() {
+  return sizeof(T) == 2 ? 6e-3 : 1e-5;
+}
+
+template <class T>
+void near(const std::vector<float>& actual, const std::vector<double>& expected, const std::string& what) {
+  check::below(check::relative(actual, expected), limit<T>(), what + ", " + typeName<T>());
+}
+
 }  // namespace device
