@@ -26,18 +26,18 @@ export class FineTuningError extends Data.TaggedError("FineTuningError")<{
 }
 
 /**
- * A conversation as a sample whose `ce` members are the tokens that its assistant produced, and the bodies of the messages
- * that are `taught` besides.
+ * A conversation as a sample whose `ce` members are the tokens that its assistant produced, with weight 1, and the bodies of
+ * messages that have a weight of their own.
  *
  * @category constructors
  */
 export const sample = (
   id: string,
   rendered: Rendered,
-  taught: (message: number) => boolean = () => false
+  weightOf: (message: number) => number = () => 0
 ): TrainingSample.TrainingSample => {
   const length = rendered.tokenIds.length
-  const isTaught = (at: number) => rendered.isContent[at] === 1 && taught(rendered.messageIndices[at]!)
+  const weight = (at: number) => (rendered.isContent[at] === 1 ? weightOf(rendered.messageIndices[at]!) : 0)
   return {
     rollout: id,
     source: "sft",
@@ -49,7 +49,7 @@ export const sample = (
     advantages: undefined,
     referenceLogprobs: undefined,
     rlWeights: undefined,
-    ceWeights: Float32Array.from(rendered.sampledMask, (sampled, at) => (isTaught(at) ? 1 : sampled)),
+    ceWeights: Float32Array.from(rendered.sampledMask, (sampled, at) => (sampled === 1 ? 1 : weight(at))),
     refKlWeights: undefined
   }
 }
@@ -65,8 +65,8 @@ export interface Options<E, R> {
   readonly maxSequenceLength: number
   /** tools that every conversation is told of; none when absent */
   readonly tools?: ReadonlyArray<ToolSpec> | undefined
-  /** roles whose bodies are learned beside what the assistant says; none when absent */
-  readonly taught?: ReadonlyArray<Role> | undefined
+  /** weight of what others say, by role; 0, which is not learned, when absent. The assistant's has weight 1 */
+  readonly weights?: Readonly<Partial<Record<Role, number>>> | undefined
 }
 
 /** A message that the chat format cannot say is an error that shows the conversation, not a defect. */
@@ -97,7 +97,7 @@ export const steps = <E, R>(options: Options<E, R>) =>
         const started = yield* Clock.currentTimeMillis
         const samples = yield* Effect.forEach(conversations, (messages, i) =>
           Effect.map(rendered(renderer, messages, { step, tools: options.tools }), (tokens) =>
-            sample(`${step}/${i}`, tokens, (at) => options.taught?.includes(messages[at]!.role) === true)
+            sample(`${step}/${i}`, tokens, (at) => options.weights?.[messages[at]!.role] ?? 0)
           )
         )
         const { maxSequenceLength } = options

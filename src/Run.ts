@@ -196,7 +196,7 @@ export const sft = (config: Config.SftConfig) =>
           steps: maxSteps,
           batchSize: data.batchSize,
           maxSequenceLength: data.seqLen,
-          taught: (["system", "user", "tool"] as const).filter((role) => data.lossMask[role])
+          weights: data.lossWeights
         }).pipe(
           Stream.tap((report) => MetricsFile.append(directory.metrics, Metrics.sftRow(report))),
           Stream.tap(({ step }) => checkpoints.afterStep({ step, steps: maxSteps, ahead: false, state: {} })),

@@ -57,6 +57,19 @@ describe("fine-tuning", () => {
       })
   )
 
+  it("learns what others say with their weight, and of them the bodies alone", () => {
+    const rendered = {
+      tokenIds: Int32Array.of(1, 2, 3, 4, 5, 6),
+      messageIndices: Int32Array.of(0, 0, 1, 1, 2, 2),
+      sampledMask: Uint8Array.of(0, 0, 0, 1, 0, 0),
+      isContent: Uint8Array.of(0, 1, 0, 1, 0, 1)
+    }
+    const weights = (of: (message: number) => number) => [...FineTuning.sample("r", rendered, of).ceWeights!]
+    expect(weights(() => 0)).toEqual([0, 0, 0, 1, 0, 0])
+    expect(weights((message) => (message === 2 ? 0.5 : 0))).toEqual([0, 0, 0, 1, 0, 0.5])
+    expect(weights(() => 0.25)).toEqual([0, 0.25, 0, 1, 0, 0.25])
+  })
+
   it.effect("a conversation that the chat format cannot say is an error that shows it", () => {
     const mute = Layer.map(layerRenderer, (context) => {
       const renderer = Context.get(context, Renderer)

@@ -1,5 +1,5 @@
 /** The file of supervised fine-tuning, section by section. */
-import * as Schema from "effect/Schema"
+import type * as Schema from "effect/Schema"
 import {
   count,
   defaulted,
@@ -11,6 +11,7 @@ import {
   required,
   section,
   seed,
+  share,
   table
 } from "./Field.ts"
 import * as Sections from "./Sections.ts"
@@ -31,13 +32,13 @@ const Data = section({
   path: optional(path("file"), "Train on a JSONL file with one {messages} per line."),
   batchSize: defaulted(many, 128, "Sequences per step."),
   seqLen: defaulted(length, 2048, "Longest sequence, in tokens."),
-  lossMask: table(
+  lossWeights: table(
     section({
-      system: defaulted(Schema.Boolean, false, "Learn what system messages say."),
-      user: defaulted(Schema.Boolean, false, "Learn what users say."),
-      tool: defaulted(Schema.Boolean, false, "Learn what tools say.")
+      system: defaulted(share, 0, "Weight of what system messages say."),
+      user: defaulted(share, 0, "Weight of what users say."),
+      tool: defaulted(share, 0, "Weight of what tools say.")
     }),
-    "Messages that are learned beside the assistant's."
+    "What is learned beside what the assistant says, which has weight 1."
   )
 })
 

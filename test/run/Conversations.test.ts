@@ -15,10 +15,7 @@ describe("conversations of a file", () => {
           yield* fs.writeFileString(path, `${good}\n${line}\n`)
           return String(
             yield* Effect.flip(
-              Conversations.of(
-                { path, batchSize: 1, seqLen: 8, lossMask: { system: false, user: false, tool: false } },
-                1
-              )
+              Conversations.of({ path, batchSize: 1, seqLen: 8, lossWeights: { system: 0, user: 0, tool: 0 } }, 1)
             )
           )
         })

@@ -12,8 +12,8 @@ export interface Task {
   readonly after: Files
   /** command lines that do it, the first of them looking where there is something to find out */
   readonly solution: ReadonlyArray<string>
+  /** the kind of task, and what a rash answer would do instead of looking */
   readonly kind: Kind
-  /** what one does who takes the words of the task for names instead of looking */
   readonly rash: string
 }
 
@@ -49,7 +49,7 @@ export const make = (seed: number, split: string, index: number): Task => {
   const kind = kinds[Math.floor(Seed.unit(seed, split, index, "kind") * kinds.length)]!
   const order = draw("names", names.length)
   const present = Array.from(order.subarray(0, FILES), (i) => names[i]!)
-  const free = names[order[FILES]!]!
+  const [free, guess] = [names[order[FILES]!]!, names[order[FILES + 1]!]!]
   const held = draw("contents", contents.length)
   const content = (i: number) => contents[held[i]!]!
   const files: Files = Object.fromEntries(present.map((name, i) => [name, text(content(i))]))
@@ -72,7 +72,7 @@ export const make = (seed: number, split: string, index: number): Task => {
       files,
       without(files, target),
       [look, `rm ${target}`],
-      `rm ${says}`
+      `rm ${guess}`
     )
   if (kind === "rename")
     return done(
@@ -80,7 +80,7 @@ export const make = (seed: number, split: string, index: number): Task => {
       files,
       { ...without(files, target), [free]: text(says) },
       [look, `mv ${target} ${free}`],
-      `mv ${says} ${free}`
+      `mv ${guess} ${free}`
     )
   if (kind === "copy")
     return done(
@@ -88,7 +88,7 @@ export const make = (seed: number, split: string, index: number): Task => {
       files,
       { ...files, [free]: text(says) },
       [look, `cp ${target} ${free}`],
-      `cp ${says} ${free}`
+      `cp ${guess} ${free}`
     )
   const folder = folders[Math.floor(Seed.unit(seed, split, index, "folder") * folders.length)]!
   const there = Seed.unit(seed, split, index, "there") < 0.5
