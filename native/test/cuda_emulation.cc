@@ -15,6 +15,7 @@
 #include <ucontext.h>
 #endif
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -161,6 +162,10 @@ void start(Fiber& fiber) {
   }
   fiber.state = State::ready;
   fiber.fakeStack = nullptr;
+#if defined(__SANITIZE_ADDRESS__)
+  // of frames that were left without a return
+  __asan_unpoison_memory_region(fiber.stack, stackBytes);
+#endif
 #if defined(PRIMERL_OWN_SWITCH)
   void** top = reinterpret_cast<void**>(fiber.stack + stackBytes);
   top[-1] = nullptr;
