@@ -154,7 +154,7 @@ const program =
   first === "soak"
     ? Effect.flatMap(
         directoryOf({ ...config, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, vocab_size: 300 }),
-        (at) => soak(at, Number(second ?? 10_000))
+        (at) => soak(at, Number(second ?? 15_000))
       )
     : compare(Number(first ?? 5), Number(second ?? 2))
 

@@ -78,7 +78,8 @@ export const soak = (directory: string, requests: number) =>
     yield* Console.log(
       table(["whole", "given up", "computed tokens", "shared", "computed again", "kv MB", "rss MB"], rows)
     )
-    const growth = slope(readings.slice(2)) * 1e6
+    // the first half fills what stays
+    const growth = slope(readings.slice(rounds / 2)) * 1e6
     yield* Console.log(`rss grows by ${growth.toFixed(2)} MB in a million tokens (at most 10)`)
     return growth < 10
   })
