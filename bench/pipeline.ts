@@ -1,7 +1,8 @@
 /**
  * Rollouts per second through the whole pipeline: put in order, scored, gathered in dependent sets, laid out, batched,
  * packed, and counted by a trainer that does nothing else. It takes turns with a plain Python asyncio program that does the
- * same, so that a busy machine slows both; that both train the same tokens is checked. A ratio is this pipeline's rate over
+ * same, so that a busy machine slows both; that both train the same tokens is checked. Each load has a process of its own,
+ * as each pass of Python has: code that was compiled for the shapes of one load is slow for another. A ratio is this pipeline's rate over
  * that of Python, by the clock and by the time of all processors.
  *
  *     npm run bench:pipeline [rounds] [rollouts]
@@ -30,7 +31,9 @@ import { median, table } from "./numbers.ts"
 setFlagsFromString("--expose-gc")
 const collect = runInNewContext("gc") as () => void
 
-const [rounds = 5, most = 100_000] = process.argv.slice(2).map(Number)
+const [rounds = 5, most = 100_000] = process.argv.slice(2, 4).map(Number)
+/** set in the process of one load */
+const only = process.argv[4]
 const peer = "bench/pipeline_peer.py"
 const hasPython = spawnSync("python3", ["--version"]).status === 0
 
@@ -154,15 +157,13 @@ const measure = ({ algorithm, name, peerTokens, rollouts, source }: Load) =>
     const ours: Array<Pass> = []
     const peers: Array<Pass> = []
     let before = 0
-    for (let round = 0; round <= rounds; round++) {
+    for (let round = 0; round < rounds; round++) {
+      // while the other side runs, the system takes back memory of this one: both measure a second pass, of warm memory
+      yield* pass(algorithm, source(), watch)
+      if (round === 0) before = yield* megabytes
       const one = yield* pass(algorithm, source(), watch)
       if (one.rollouts !== rollouts)
         yield* Effect.dieMessage(`${name}: ${one.rollouts} of ${rollouts} rollouts came out`)
-      // the first warms up
-      if (round === 0) {
-        before = yield* megabytes
-        continue
-      }
       ours.push(one)
       if (peerTokens === undefined || !hasPython) continue
       const other = passOfPeer(rollouts, peerTokens)
@@ -178,12 +179,28 @@ const measure = ({ algorithm, name, peerTokens, rollouts, source }: Load) =>
           ? []
           : [`ratio ${name} ${ratio(perSecond)}`, `ratio ${name}_per_processor ${ratio(perProcessorSecond)}`],
       rows: [row(name, ours), ...(peers.length === 0 ? [] : [row(`  Python asyncio`, peers)])],
-      memory: `${name}: heap ${before.toFixed(1)} MB after the first pass, ${after.toFixed(1)} MB after ${rounds} more; ${left}`
+      memory: `${name}: heap ${before.toFixed(1)} MB after the first pass, ${after.toFixed(1)} MB after ${2 * rounds - 1} more; ${left}`
     }
   })
 
-const program = Effect.gen(function* () {
-  const found = yield* Effect.forEach(loads, measure)
+type Found = Effect.Effect.Success<ReturnType<typeof measure>>
+
+const inProcessOfItsOwn = ({ name }: Load) =>
+  Effect.sync((): Found => {
+    const args = [process.argv[1]!, String(rounds), String(most), name]
+    return JSON.parse(execFileSync(process.execPath, args, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] }))
+  })
+
+const one = (name: string) =>
+  Effect.gen(function* () {
+    const load = loads.find((load) => load.name === name)
+    if (load === undefined)
+      return yield* Effect.dieMessage(`no load ${name}; there are ${loads.map((load) => load.name)}`)
+    yield* Console.log(JSON.stringify(yield* measure(load)))
+  })
+
+const all = Effect.gen(function* () {
+  const found = yield* Effect.forEach(loads, inProcessOfItsOwn)
   for (const line of found.flatMap(({ ratios }) => ratios)) yield* Console.log(line)
   if (!hasPython) yield* Console.log("python3 is missing: no ratio")
   const titles = ["load", "rollouts", "rollouts/s", "spread", "per cpu s"]
@@ -199,4 +216,4 @@ const program = Effect.gen(function* () {
   )
 })
 
-await Effect.runPromise(program)
+await Effect.runPromise(only === undefined ? all : one(only))

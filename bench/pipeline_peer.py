@@ -193,7 +193,7 @@ async def main(total: int, tokens: int) -> tuple[int, int]:
 
 if __name__ == "__main__":
     total, tokens = int(sys.argv[1]), int(sys.argv[2])
-    started = time.perf_counter()
+    asyncio.run(main(total, tokens))  # the second pass is measured, as on the other side
+    started, used = time.perf_counter(), time.process_time()
     consumed, members = asyncio.run(main(total, tokens))
-    seconds = time.perf_counter() - started
-    print(consumed, members, seconds, time.process_time())
+    print(consumed, members, time.perf_counter() - started, time.process_time() - used)
