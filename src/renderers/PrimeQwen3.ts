@@ -76,26 +76,17 @@ const writeAssistant = (writer: Writer, message: AssistantMessage, index: number
 
 /** Left when the vocabulary lacks one of the format's special tokens. @category constructors */
 export const make = (tokenizer: TokenizerService): Either.Either<RendererService, RendererError> => {
-  const needed = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"] as const
-  return Either.map(Format.requireIds(name, tokenizer, needed), (ids) => {
-    const closeIds = [ids["<|im_end|>"]]
-    const endIds = Format.idsOf(tokenizer, ["<|endoftext|>"])
-    const format: TurnParser.TurnFormat = {
-      tokenizer,
-      closeIds,
-      endIds,
-      openIds: [ids["<|im_start|>"]],
-      think: { open: "<think>", close: "</think>" },
+  return Either.map(Format.requireIds(name, tokenizer, Frame.thinkingMarkers), (ids) => {
+    const format = Frame.turnFormat(tokenizer, ids, {
       calls: XmlElements.callSyntax,
-      callClosesReasoning: true,
       lines: { aroundReasoning: 0, afterReasoning: 1, beforeCall: 1 },
       emptyReasoningIsNone: false
-    }
+    })
     return Format.make(tokenizer, {
       name,
-      markers: [...Frame.markers, ...needed, "<tool_response>", "</tool_response>"],
-      closeIds,
-      endIds,
+      markers: [...Frame.markers, ...Frame.thinkingMarkers, "<tool_response>", "</tool_response>"],
+      closeIds: format.closeIds,
+      endIds: format.endIds,
       objection: () => undefined,
       writeStart,
       writeMessages: (writer, messages, { from }) => {

@@ -78,28 +78,19 @@ export const make = (
   tokenizer: TokenizerService,
   options: Options = {}
 ): Either.Either<RendererService, RendererError> => {
-  const needed = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"] as const
-  return Either.map(Format.requireIds(name, tokenizer, needed), (ids) => {
+  return Either.map(Format.requireIds(name, tokenizer, Frame.thinkingMarkers), (ids) => {
     const thinking = options.enableThinking ?? true
     const retention = options.thinkingRetention ?? (thinking ? "tool_cycle" : "all")
-    const closeIds = [ids["<|im_end|>"]]
-    const endIds = Format.idsOf(tokenizer, ["<|endoftext|>"])
-    const format: TurnParser.TurnFormat = {
-      tokenizer,
-      closeIds,
-      endIds,
-      openIds: [ids["<|im_start|>"]],
-      think: { open: "<think>", close: "</think>" },
+    const format = Frame.turnFormat(tokenizer, ids, {
       calls: JsonCall.syntax("<tool_call>", "</tool_call>"),
-      callClosesReasoning: true,
       lines: { aroundReasoning: Number.POSITIVE_INFINITY, afterReasoning: Number.POSITIVE_INFINITY, beforeCall: 1 },
       emptyReasoningIsNone: true
-    }
+    })
     return Format.make(tokenizer, {
       name,
-      markers: [...Frame.markers, ...needed, "<tool_response>", "</tool_response>"],
-      closeIds,
-      endIds,
+      markers: [...Frame.markers, ...Frame.thinkingMarkers, "<tool_response>", "</tool_response>"],
+      closeIds: format.closeIds,
+      endIds: format.endIds,
       objection: () => undefined,
       writeStart: Frame.writeToolTurn,
       writeMessages: makeWriteMessages(thinking),

@@ -71,28 +71,19 @@ export const make = (
 ): Either.Either<RendererService, RendererError> => {
   const { enableThinking: thinking = true, preserveThinking = false, version = "3.5" } = options
   const name = `qwen${version}`
-  const needed = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"] as const
-  return Either.flatMap(Format.requireIds(name, tokenizer, needed), (ids) => {
+  return Either.flatMap(Format.requireIds(name, tokenizer, Frame.thinkingMarkers), (ids) => {
     const chosen = Retention.choose(name, options.thinkingRetention, preserveThinking, !thinking)
     return Either.map(chosen, (retention) => {
-      const closeIds = [ids["<|im_end|>"]]
-      const endIds = Format.idsOf(tokenizer, ["<|endoftext|>"])
-      const format: TurnParser.TurnFormat = {
-        tokenizer,
-        closeIds,
-        endIds,
-        openIds: [ids["<|im_start|>"]],
-        think: { open: "<think>", close: "</think>" },
+      const format = Frame.turnFormat(tokenizer, ids, {
         calls: XmlElements.callSyntax,
-        callClosesReasoning: true,
         lines: { aroundReasoning: 1, afterReasoning: 2, beforeCall: 2 },
         emptyReasoningIsNone: false
-      }
+      })
       return Format.make(tokenizer, {
         name,
-        markers: [...Frame.markers, ...needed, "<tool_response>", "</tool_response>"],
-        closeIds,
-        endIds,
+        markers: [...Frame.markers, ...Frame.thinkingMarkers, "<tool_response>", "</tool_response>"],
+        closeIds: format.closeIds,
+        endIds: format.endIds,
         objection: (messages) => {
           const late = messages.findIndex(({ role }, index) => role === "system" && index > 0)
           return late < 0 ? undefined : `message ${late} is a system message; the format has one at the beginning alone`

@@ -1,11 +1,39 @@
 /** What formats of the ChatML kind share: `<|im_start|>{role}`, a line break, the text, `<|im_end|>` and a line break. */
 import type { AssistantMessage, Message, ToolSpec } from "../../Message.ts"
+import type { TokenizerService } from "../../Tokenizer.ts"
+import * as Format from "./Format.ts"
 import * as JsonCall from "./JsonCall.ts"
 import * as Tool from "./Tool.ts"
+import type { TurnFormat } from "./TurnParser.ts"
 import { given, outside, produced, type Writer } from "./Writer.ts"
 
 /** @category constants */
 export const markers = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+
+/** Special tokens of those that think and call tools. @category constants */
+export const thinkingMarkers = [
+  "<|im_start|>",
+  "<|im_end|>",
+  "<think>",
+  "</think>",
+  "<tool_call>",
+  "</tool_call>"
+] as const
+
+/** How turns of those that think and call tools are read. @category parsing */
+export const turnFormat = (
+  tokenizer: TokenizerService,
+  ids: Readonly<Record<(typeof thinkingMarkers)[number], number>>,
+  own: Pick<TurnFormat, "calls" | "lines" | "emptyReasoningIsNone">
+): TurnFormat => ({
+  tokenizer,
+  closeIds: [ids["<|im_end|>"]],
+  endIds: Format.idsOf(tokenizer, ["<|endoftext|>"]),
+  openIds: [ids["<|im_start|>"]],
+  think: { open: "<think>", close: "</think>" },
+  callClosesReasoning: true,
+  ...own
+})
 
 /** Opens the turn of an assistant. @category writing */
 export const openAssistant = (writer: Writer, index: number) =>
