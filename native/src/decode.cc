@@ -1,6 +1,7 @@
 #include "primerl/decode.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string>
 
@@ -19,8 +20,13 @@ using Vector = std::vector<float>;
 
 constexpr int64_t queryChunk = 256;
 
+/** A and B of one projection; without columns where there are none. */
+struct LowRank {
+  PackedMatrix<float> a, b;
+};
+
 /** A matrix and its bias, which is empty when the model has none. */
-struct Projection {
+struct PackedLinear {
   PackedMatrix<float> matrix;
   Vector bias;
 
@@ -37,7 +43,7 @@ struct Projection {
 
 struct DecoderLayer {
   Vector inputNorm, qNorm, kNorm, postNorm;
-  Projection q, k, v, o, gate, up, down;
+  PackedLinear q, k, v, o, gate, up, down;
 };
 
 /** Queries [from, to) of one input over one head of keys. */
@@ -49,6 +55,44 @@ struct Task {
 };
 
 }  // namespace
+
+struct DecoderAdapter::State {
+  using Layer = std::array<LowRank, projectionCount>;
+  std::vector<Layer> layers;
+  int64_t rank;
+  float scale;
+
+  /** y += scale · B·A·x for `count` rows, in the order in which a training pass does it. */
+  void add(const Compute& compute, int64_t layer, Projection projection, int64_t count, const float* x, float* y) const {
+    static thread_local Buffer<float> scratch;
+    const LowRank& pair = layers[static_cast<size_t>(layer)][static_cast<size_t>(projection)];
+    if (pair.a.columns() == 0) return;
+    float* low = scratch.need(count * rank);
+    product(compute, count, x, pair.a, low, false);
+    for (int64_t i = 0; i < count * rank; i++) low[i] *= scale;
+    product(compute, count, low, pair.b, y, true);
+  }
+};
+
+DecoderAdapter::DecoderAdapter(const Compute& compute, const ModelConfig& config, const LoraPass<float>& adapter)
+    : state_(std::make_unique<State>()) {
+  const LoraOptions& options = adapter.layout->options();
+  state_->rank = options.rank;
+  state_->scale = static_cast<float>(options.scale);
+  state_->layers.resize(static_cast<size_t>(config.layers));
+  for (int64_t layer = 0; layer < config.layers; layer++) {
+    for (size_t index = 0; index < projectionCount; index++) {
+      const LoraLayout::Pair& at = adapter.layout->pair(layer, static_cast<Projection>(index));
+      if (at.a == absent) continue;
+      const ProjectionShape shape = shapeOf(config, static_cast<Projection>(index));
+      LowRank& pair = state_->layers[static_cast<size_t>(layer)][index];
+      pair.a.pack(compute, shape.in, options.rank, transposed(adapter.weights + at.a, shape.in));
+      pair.b.pack(compute, options.rank, shape.out, transposed(adapter.weights + at.b, options.rank));
+    }
+  }
+}
+
+DecoderAdapter::~DecoderAdapter() = default;
 
 struct Decoder::State {
   State(const ModelConfig& modelConfig, Isa instructions)
@@ -65,12 +109,19 @@ struct Decoder::State {
   Precision precision = Precision::float32, headPrecision = Precision::float32;
   Vector embeddings, finalNorm;
   std::vector<DecoderLayer> layers;
-  Projection headProjection;
+  PackedLinear headProjection;
 
   // of the running pass
   std::vector<int32_t> ids, positions;
   /** row of each input's first token, and the number of rows at the end */
   std::vector<int64_t> starts;
+  /** rows side by side that are of one adapter */
+  struct Stretch {
+    const DecoderAdapter* adapter;
+    int64_t from;
+    int64_t count;
+  };
+  std::vector<Stretch> stretches;
   Buffer<float> x, normed, q, k, v, attended, gate, up, rstd, last;
 
   int64_t count() const { return starts.back(); }
@@ -90,6 +141,15 @@ struct Decoder::State {
   void attendTask(const DecodeInput& input, const Task& task, int64_t layer);
   void runLayer(const Compute& compute, const std::vector<DecodeInput>& inputs, int64_t index);
 
+  /** What the adapters of the rows add to y, their projection of x. */
+  void adapt(const Compute& compute, int64_t layer, Projection projection, const float* x, float* y) const {
+    const ProjectionShape shape = shapeOf(config, projection);
+    for (const Stretch& stretch : stretches) {
+      stretch.adapter->state().add(compute, layer, projection, stretch.count, x + stretch.from * shape.in,
+                                   y + stretch.from * shape.out);
+    }
+  }
+
   void norm(const Compute& compute, int64_t number, int64_t width, const float* from, const Vector& w, float* to) {
     rmsNorm(compute, number, width, from, w.data(), config.rmsNormEps, to, rstd.need(number));
   }
@@ -103,6 +163,7 @@ void Decoder::State::begin(const std::vector<DecodeInput>& inputs) {
   ids.clear();
   positions.clear();
   starts.assign(1, 0);
+  stretches.clear();
   std::set<const KvCache*> seen;
   for (size_t index = 0; index < inputs.size(); index++) {
     const DecodeInput& input = inputs[index];
@@ -123,7 +184,13 @@ void Decoder::State::begin(const std::vector<DecodeInput>& inputs) {
       positions.push_back(static_cast<int32_t>(cache.length + i));
     }
     rope.cover(cache.length + input.count);
-    starts.push_back(starts.back() + input.count);
+    const int64_t from = starts.back();
+    starts.push_back(from + input.count);
+    if (input.adapter == nullptr) continue;
+    const bool goesOn = !stretches.empty() && stretches.back().adapter == input.adapter &&
+                        stretches.back().from + stretches.back().count == from;
+    if (goesOn) stretches.back().count += input.count;
+    else stretches.push_back({input.adapter, from, input.count});
   }
   for (const DecodeInput& input : inputs) input.cache->state().reserve(input.cache->state().length + input.count);
 }
@@ -182,6 +249,9 @@ void Decoder::State::runLayer(const Compute& compute, const std::vector<DecodeIn
   layer.q.apply(compute, n, normed.data(), q.need(n * config.queryDim()));
   layer.k.apply(compute, n, normed.data(), k.need(n * config.kvDim()));
   layer.v.apply(compute, n, normed.data(), v.need(n * config.kvDim()));
+  adapt(compute, index, Projection::q, normed.data(), q.data());
+  adapt(compute, index, Projection::k, normed.data(), k.data());
+  adapt(compute, index, Projection::v, normed.data(), v.data());
   if (config.qkNorm) {
     norm(compute, n * config.heads, config.headDim, q.data(), layer.qNorm, q.data());
     norm(compute, n * config.kvHeads, config.headDim, k.data(), layer.kNorm, k.data());
@@ -191,12 +261,16 @@ void Decoder::State::runLayer(const Compute& compute, const std::vector<DecodeIn
   attended.need(n * config.queryDim());
   attend(compute, inputs, index);
   layer.o.apply(compute, n, attended.data(), x.data(), true);
+  adapt(compute, index, Projection::o, attended.data(), x.data());
 
   norm(compute, n, hidden, x.data(), layer.postNorm, normed.data());
   layer.gate.apply(compute, n, normed.data(), gate.need(n * inner));
   layer.up.apply(compute, n, normed.data(), up.need(n * inner));
+  adapt(compute, index, Projection::gate, normed.data(), gate.data());
+  adapt(compute, index, Projection::up, normed.data(), up.data());
   swiglu(compute, n * inner, gate.data(), up.data(), gate.data());
   layer.down.apply(compute, n, gate.data(), x.data(), true);
+  adapt(compute, index, Projection::down, gate.data(), x.data());
 }
 
 Decoder::Decoder(const ModelConfig& config, Isa isa) : state_(std::make_unique<State>(config, isa)) {}

@@ -110,11 +110,7 @@ void Engine::runJob(Job& job) {
   try {
     const Compute compute = this->compute(job.ticket.get());
     compute.check();
-    const auto move = [this] {
-      // Without a generation the next one finds out by itself.
-      if (!batch_.empty()) batch_.moveTo(currentDecoder(), network_.version());
-    };
-    job.work({network_, phases_, compute, move, batch_});
+    job.work({network_, phases_, compute, [this](Adapter* adapter) { moveGenerations(adapter); }, batch_});
   } catch (...) {
     failed = failure();
   }
@@ -130,12 +126,36 @@ const std::shared_ptr<Decoder>& Engine::currentDecoder() {
   return decoder_;
 }
 
+GenerationWeights Engine::currentWeights(Adapter* adapter) {
+  GenerationWeights weights;
+  weights.decoder = currentDecoder();
+  weights.key.version = network_.versionWith(adapter);
+  if (adapter == nullptr) return weights;
+  weights.adapter = adapter->decoder(compute(&stop_));
+  weights.key.adapter = adapter->id();
+  return weights;
+}
+
+void Engine::moveGenerations(Adapter* adapter) {
+  // Without a generation the next one finds out by itself.
+  if (batch_.empty()) return;
+  const GenerationWeights now = currentWeights(adapter);
+  batch_.move([&](const GenerationWeights& old) -> std::optional<GenerationWeights> {
+    if (adapter != nullptr) return old.key.adapter == adapter->id() ? std::optional(now) : std::nullopt;
+    // The model's own change is the newest of all, for every adapter on it.
+    GenerationWeights next = old;
+    next.decoder = now.decoder;
+    next.key.version = now.key.version;
+    return next;
+  });
+}
+
 void Engine::startGeneration(Job& job) {
   try {
     if (job.ticket->cancelled()) throw Error("ERR_CANCELLED", "The generation was cancelled.");
     batch_.validate(*job.request);
-    const std::shared_ptr<Decoder>& decoder = currentDecoder();
-    batch_.add(std::move(*job.request), decoder, decoderVersion_, job.ticket, std::move(job.generated));
+    GenerationWeights weights = currentWeights(job.request->adapter.get());
+    batch_.add(std::move(*job.request), std::move(weights), job.ticket, std::move(job.generated));
   } catch (...) {
     job.end(failure());
   }

@@ -41,9 +41,9 @@ class Engine {
     Network& network;
     Phases& phases;
     const Compute& compute;
-    /** Running and waiting generations go on with the network's weights from their next token. */
-    std::function<void()> moveGenerations;
-    const GenerationBatch& generations;
+    /** Running and waiting generations of the adapter (null: all) go on with the values as they are now. */
+    std::function<void(Adapter*)> moveGenerations;
+    GenerationBatch& generations;
   };
   using Work = std::function<void(const Context&)>;
   /** Called once, from any thread: null when the work came to its end. Must not call back into the engine. */
@@ -57,6 +57,9 @@ class Engine {
   const Layout& layout() const { return network_.layout(); }
   int64_t optimizerSteps() const { return network_.optimizerSteps(); }
   void setOptimizerSteps(int64_t steps) { network_.setOptimizerSteps(steps); }
+  std::shared_ptr<Adapter> createAdapter(const LoraOptions& options, bool trainable) const {
+    return network_.createAdapter(options, trainable);
+  }
 
   Ticket submit(Work work, Done done);
   Ticket generate(GenerateRequest request, GenerationBatch::Done done);
@@ -92,6 +95,9 @@ class Engine {
   void startGeneration(Job& job);
   /** Of the network's weights as they are now. Running generations hold the one that they go on with. */
   const std::shared_ptr<Decoder>& currentDecoder();
+  /** Of the network with an adapter, or without, as they are now. */
+  GenerationWeights currentWeights(Adapter* adapter);
+  void moveGenerations(Adapter* adapter);
 
   Network network_;
   Phases phases_;

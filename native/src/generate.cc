@@ -30,8 +30,7 @@ int64_t limitBlocks(const ModelConfig& config, Isa isa, int64_t bytes) {
 
 struct GenerationBatch::Sequence {
   GenerateRequest request;
-  std::shared_ptr<Decoder> decoder;
-  uint64_t version;
+  GenerationWeights weights;
   std::shared_ptr<const Cancel> cancel;
   Done done;
   KvCache cache;
@@ -51,8 +50,8 @@ struct GenerationBatch::Sequence {
   int64_t shareable() const { return length() - 1; }
 
   void take(const Draw& draw, int64_t maxPositions) {
-    if (result.weights.empty() || result.weights.back().version != version)
-      result.weights.push_back({static_cast<int64_t>(result.tokenIds.size()), version});
+    if (result.weights.empty() || result.weights.back().version != weights.key.version)
+      result.weights.push_back({static_cast<int64_t>(result.tokenIds.size()), weights.key.version});
     tokens.push_back(draw.id);
     result.tokenIds.push_back(draw.id);
     result.logprobs.push_back(draw.logprob);
@@ -99,41 +98,53 @@ void GenerationBatch::validate(const GenerateRequest& request) const {
                                     ": ask for fewer tokens, or raise the limit");
 }
 
-void GenerationBatch::add(GenerateRequest request, std::shared_ptr<Decoder> decoder, uint64_t weightsVersion,
-                          std::shared_ptr<const Cancel> cancel, Done&& done) {
+void GenerationBatch::add(GenerateRequest request, GenerationWeights weights, std::shared_ptr<const Cancel> cancel,
+                          Done&& done) {
   validate(request);
-  use(weightsVersion);
+  use(weights.key);
   std::vector<int32_t> tokens = request.promptIds;
-  waiting_.push_back(std::unique_ptr<Sequence>(new Sequence{std::move(request), std::move(decoder), weightsVersion,
-                                                            std::move(cancel), nullptr, KvCache(memory_),
-                                                            std::move(tokens)}));
+  waiting_.push_back(std::unique_ptr<Sequence>(new Sequence{std::move(request), std::move(weights), std::move(cancel),
+                                                            nullptr, KvCache(memory_), std::move(tokens)}));
   waiting_.back()->done = std::move(done);
 }
 
 // What older weights have computed serves the sequences that still run on them, and no later one.
-void GenerationBatch::use(uint64_t newest) {
-  if (newest == newest_) return;
-  newest_ = newest;
+void GenerationBatch::use(const WeightsKey& newest) {
+  uint64_t& known = newest_[newest.adapter];
+  if (known == newest.version) return;
+  known = newest.version;
   forgetUnused();
 }
 
+bool GenerationBatch::isNewest(const WeightsKey& key) const {
+  const auto known = newest_.find(key.adapter);
+  return known != newest_.end() && known->second == key.version;
+}
+
 void GenerationBatch::forgetUnused() {
-  prefixes_.keepOnly([this](uint64_t version) {
-    const auto isOf = [version](const auto& sequence) { return sequence->version == version; };
-    return version == newest_ || std::any_of(running_.begin(), running_.end(), isOf) ||
+  prefixes_.keepOnly([this](const WeightsKey& key) {
+    const auto isOf = [&key](const auto& sequence) { return sequence->weights.key == key; };
+    return isNewest(key) || std::any_of(running_.begin(), running_.end(), isOf) ||
            std::any_of(waiting_.begin(), waiting_.end(), isOf);
   });
 }
 
-void GenerationBatch::moveTo(std::shared_ptr<Decoder> decoder, uint64_t weightsVersion) {
+void GenerationBatch::forget(uint64_t adapter) {
+  newest_.erase(adapter);
+  forgetUnused();
+}
+
+void GenerationBatch::move(const Next& next) {
   for (Sequences* sequences : {&waiting_, &running_}) {
     for (const auto& sequence : *sequences) {
-      sequence->decoder = decoder;
-      sequence->version = weightsVersion;
+      std::optional<GenerationWeights> weights = next(sequence->weights);
+      if (!weights) continue;
+      sequence->weights = std::move(*weights);
       sequence->mixed = sequence->cache.length() > 0;
+      newest_[sequence->weights.key.adapter] = sequence->weights.key.version;
     }
   }
-  use(weightsVersion);
+  forgetUnused();
 }
 
 void GenerationBatch::dropCancelled(Sequences& sequences) {
@@ -153,10 +164,10 @@ bool GenerationBatch::waitsForBeginning(const Sequence& sequence) const {
   const int64_t most = sequence.shareable();
   int64_t known = -1;
   for (const auto& other : running_) {
-    if (other->version != sequence.version || other->mixed || !other->reading()) continue;
+    if (!(other->weights.key == sequence.weights.key) || other->mixed || !other->reading()) continue;
     const int64_t common = commonLength(sequence.tokens, other->tokens, most);
     if (common < leastShared || common <= other->remembered) continue;
-    if (known < 0) known = prefixes_.known(sequence.version, sequence.tokens, most);
+    if (known < 0) known = prefixes_.known(sequence.weights.key, sequence.tokens, most);
     if (common - known >= leastShared) return true;
   }
   return false;
@@ -177,7 +188,7 @@ bool GenerationBatch::makeRoom(int64_t blocks) {
 }
 
 bool GenerationBatch::admitted(Sequence& sequence) {
-  prefixes_.attach(sequence.version, sequence.tokens, sequence.shareable(), sequence.cache.state());
+  prefixes_.attach(sequence.weights.key, sequence.tokens, sequence.shareable(), sequence.cache.state());
   const int64_t shared = sequence.cache.length();
   // Everyone who runs needs another block before long; one who joins must not take it.
   const int64_t others = static_cast<int64_t>(running_.size());
@@ -237,17 +248,20 @@ void GenerationBatch::remember(Sequence& sequence) {
   const int64_t length = sequence.cache.length();
   const bool tail = sequence.finished || (length == sequence.length() - 1 && sequence.result.tokenIds.size() == 1);
   if (length / blockTokens <= sequence.remembered / blockTokens && !tail) return;
-  prefixes_.insert(sequence.version, sequence.tokens, sequence.cache.state(), tail);
+  prefixes_.insert(sequence.weights.key, sequence.tokens, sequence.cache.state(), tail);
   sequence.remembered = tail ? length : length / blockTokens * blockTokens;
 }
 
 void GenerationBatch::stepOn(const Compute& compute, const std::shared_ptr<Decoder>& decoder) {
   std::vector<Sequence*> rows;
+  for (const auto& sequence : running_)
+    if (sequence->weights.decoder == decoder && sequence->next > 0) rows.push_back(sequence.get());
+  // Those of one adapter lie side by side: its products are then as few as they can be.
+  std::stable_sort(rows.begin(), rows.end(), [](const Sequence* a, const Sequence* b) { return a->weights.key < b->weights.key; });
   std::vector<DecodeInput> inputs;
-  for (const auto& sequence : running_) {
-    if (sequence->decoder != decoder || sequence->next == 0) continue;
-    rows.push_back(sequence.get());
-    inputs.push_back({&sequence->cache, sequence->tokens.data() + sequence->cache.length(), sequence->next});
+  for (Sequence* sequence : rows) {
+    inputs.push_back({&sequence->cache, sequence->tokens.data() + sequence->cache.length(), sequence->next,
+                      sequence->weights.adapter.get()});
     done_.computedTokens += sequence->next;
   }
   logits_.resize(std::max(logits_.size(), rows.size() * static_cast<size_t>(config_.vocabSize)));
@@ -278,7 +292,7 @@ void GenerationBatch::endFinished() {
     const Done done = std::move(sequence->done);
     const std::exception_ptr failure = sequence->failure;
     GenerateResult result = std::move(sequence->result);
-    const bool isOld = sequence->version != newest_;
+    const bool isOld = !isNewest(sequence->weights.key);
     sequence = nullptr;
     if (isOld) forgetUnused();
     done(failure, std::move(result));
@@ -292,8 +306,8 @@ void GenerationBatch::step(const Compute& compute) {
   reserve();
   std::vector<std::shared_ptr<Decoder>> decoders;
   for (const auto& sequence : running_)
-    if (std::find(decoders.begin(), decoders.end(), sequence->decoder) == decoders.end())
-      decoders.push_back(sequence->decoder);
+    if (std::find(decoders.begin(), decoders.end(), sequence->weights.decoder) == decoders.end())
+      decoders.push_back(sequence->weights.decoder);
   for (const auto& decoder : decoders) stepOn(compute, decoder);
   for (const auto& sequence : running_) {
     remember(*sequence);

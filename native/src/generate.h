@@ -7,7 +7,9 @@
 #include <exception>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "primerl/compute.h"
@@ -17,9 +19,21 @@
 
 namespace primerl {
 
+class Adapter;
+
+/** What a sequence is computed with. */
+struct GenerationWeights {
+  std::shared_ptr<Decoder> decoder;
+  /** null: the model alone */
+  std::shared_ptr<const DecoderAdapter> adapter;
+  WeightsKey key;
+};
+
 struct GenerateRequest {
   std::vector<int32_t> promptIds;
   Sampling sampling;
+  /** null: the model alone */
+  std::shared_ptr<Adapter> adapter;
   /** hears of each draw in order and before the end, on the thread that steps; empty when nobody listens */
   std::function<void(const Draw&)> onDraw;
 };
@@ -69,11 +83,14 @@ class GenerationBatch {
   void validate(const GenerateRequest& request) const;
 
   /** Joins at the next step that has room, in the order of asking. `cancel` ends this request alone, at a step. */
-  void add(GenerateRequest request, std::shared_ptr<Decoder> decoder, uint64_t weightsVersion,
-           std::shared_ptr<const Cancel> cancel, Done&& done);
+  void add(GenerateRequest request, GenerationWeights weights, std::shared_ptr<const Cancel> cancel, Done&& done);
 
-  /** All sequences go on with these weights from their next token; keys and values that they have stay. */
-  void moveTo(std::shared_ptr<Decoder> decoder, uint64_t weightsVersion);
+  /** Sequences for which `next` has weights go on with those from their next token; keys and values that they have stay. */
+  using Next = std::function<std::optional<GenerationWeights>(const GenerationWeights&)>;
+  void move(const Next& next);
+
+  /** An adapter that is gone: what is remembered of it is not needed again. */
+  void forget(uint64_t adapter);
 
   bool empty() const { return waiting_.empty() && running_.empty(); }
 
@@ -89,7 +106,7 @@ class GenerationBatch {
   struct Sequence;
   using Sequences = std::list<std::unique_ptr<Sequence>>;
 
-  void use(uint64_t newest);
+  void use(const WeightsKey& newest);
   void forgetUnused();
   void dropCancelled(Sequences& sequences);
   void admit();
@@ -100,12 +117,14 @@ class GenerationBatch {
   void reserve();
   void remember(Sequence& sequence);
   void stepOn(const Compute& compute, const std::shared_ptr<Decoder>& decoder);
+  bool isNewest(const WeightsKey& key) const;
   void endFinished();
 
   const ModelConfig config_;
   std::shared_ptr<KvMemory> memory_;
   PrefixCache prefixes_;
-  uint64_t newest_ = 0;
+  /** newest version that each adapter, and the model alone, was asked with */
+  std::map<uint64_t, uint64_t> newest_;
   /** oldest first */
   Sequences waiting_, running_;
   std::vector<float> logits_;

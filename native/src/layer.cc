@@ -81,7 +81,7 @@ class Layer {
   AttentionShape shape() const { return {config_.heads, config_.kvHeads, config_.headDim}; }
 
   const T* weight(int64_t offset) const { return at(context_.weights, offset); }
-  T* gradient(int64_t offset) const { return at(gradients_, offset); }
+  T* gradient(int64_t offset) const { return gradients_ == nullptr ? nullptr : at(gradients_, offset); }
 
   /** w[out, in] as the right operand of x · wᵀ, and of dy · w. */
   const PackedMatrix<T>& forwards(int slot, int64_t offset, int64_t in, int64_t out) {
@@ -101,8 +101,32 @@ class Layer {
     if (bias != absent) addBias(compute_, count, w.columns(), weight(bias), y);
   }
 
-  /** dw += dyᵀ · x, and dBias += the sum of dy. */
-  void weightGradient(int64_t count, int64_t in, int64_t out, const T* x, const T* dy, int64_t w, int64_t bias) {
+  /** The token rows that a projection works on, from row `from` of its own on. */
+  RowNames rowNames(Projection projection, int64_t from) const {
+    const bool everyToken = projection == Projection::k || projection == Projection::v;
+    return {everyToken ? nullptr : wanted_, from};
+  }
+
+  Adapted<T> adapted(Projection projection) const { return {context_.lora, config_, context_.index, projection}; }
+
+  /** What the adapter adds to y, the projection of rows [from, from + count). */
+  void adapt(Projection projection, int64_t from, int64_t count, const T* x, T* y) const {
+    const Adapted<T> by = adapted(projection);
+    if (by.there()) by.forward(compute_, count, rowNames(projection, from), x, y);
+  }
+
+  /** What the adapter adds to dx. */
+  void adaptBackward(Projection projection, int64_t from, int64_t count, const T* dy, T* dx) const {
+    const Adapted<T> by = adapted(projection);
+    if (by.there()) by.inputGradient(compute_, count, rowNames(projection, from), dy, dx);
+  }
+
+  /** dw += dyᵀ · x, and dBias += the sum of dy; the same for the projection's adapter. */
+  void weightGradient(Projection projection, int64_t count, int64_t in, int64_t out, const T* x, const T* dy, int64_t w,
+                      int64_t bias) {
+    const Adapted<T> by = adapted(projection);
+    if (by.there()) by.weightGradient(compute_, count, rowNames(projection, 0), x, dy, work_.lora);
+    if (gradients_ == nullptr) return;
     gemm(compute_, out, in, count, transposed(dy, out), rows(x, in), gradient(w), in, true);
     if (bias != absent) biasGradient(compute_, count, out, dy, gradient(bias));
   }
@@ -114,10 +138,12 @@ class Layer {
   const int32_t* positions(const std::vector<int32_t>& all, int64_t from) const { return all.data() + from; }
 
   /** Heads of rows [from, to): projects, norms if the model does, and rotates. */
-  void heads(int64_t from, int64_t to, const T* x, int64_t count, const PackedMatrix<T>& w, int64_t bias, int64_t norm,
-             const std::vector<int32_t>& places, T* raw, T* rstd, T* y) {
+  void heads(Projection projection, int64_t from, int64_t to, const T* x, int64_t count, const PackedMatrix<T>& w,
+             int64_t bias, int64_t norm, const std::vector<int32_t>& places, T* raw, T* rstd, T* y) {
     const int64_t width = count * config_.headDim;
-    product(to - from, x, w, bias, (norm == absent ? y : raw) + from * width);
+    T* projected = (norm == absent ? y : raw) + from * width;
+    product(to - from, x, w, bias, projected);
+    adapt(projection, from, to - from, x, projected);
     if (norm != absent) {
       rmsNorm(compute_, (to - from) * count, config_.headDim, raw + from * width, weight(norm), config_.rmsNormEps,
               y + from * width, rstd + from * count);
@@ -152,13 +178,14 @@ class Layer {
     T* qRstd = norms ? kept_.qRstd.need(outputs_ * config_.heads) : nullptr;
     T* kRstd = norms ? kept_.kRstd.need(tokens_ * config_.kvHeads) : nullptr;
     const auto queryHeads = [&](int64_t from, int64_t to, const T* x) {
-      heads(from, to, x, config_.heads, wq, offsets_.qBias, offsets_.qNorm, queryPlaces(), rawQ, qRstd, q);
+      heads(Projection::q, from, to, x, config_.heads, wq, offsets_.qBias, offsets_.qNorm, queryPlaces(), rawQ, qRstd, q);
     };
     forBlocks<T>(compute_, tokens_, [&](int64_t from, int64_t to) {
       T* x = normed + from * hidden_;
       norm(from, to, context_.x, offsets_.inputNorm, x, rstd);
-      heads(from, to, x, config_.kvHeads, wk, offsets_.kBias, offsets_.kNorm, allPlaces(), rawK, kRstd, k);
+      heads(Projection::k, from, to, x, config_.kvHeads, wk, offsets_.kBias, offsets_.kNorm, allPlaces(), rawK, kRstd, k);
       product(to - from, x, wv, offsets_.vBias, v + from * keys_);
+      adapt(Projection::v, from, to - from, x, v + from * keys_);
       if (wanted_ == nullptr) queryHeads(from, to, x);
     });
     if (wanted_ == nullptr) return;
@@ -179,14 +206,18 @@ class Layer {
       const int64_t count = to - from, begin = from * hidden_;
       for (int64_t i = from; i < to; i++) std::copy_n(context_.x + row(i) * hidden_, hidden_, middle + i * hidden_);
       product(count, kept_.attended.data() + from * queries_, wo, offsets_.oBias, middle + begin, true);
+      adapt(Projection::o, from, count, kept_.attended.data() + from * queries_, middle + begin);
       T* normed = blockScratch<T>().need(count * (hidden_ + inner_));
       T* active = normed + count * hidden_;
       norm(from, to, middle, offsets_.postNorm, normed, rstd);
       product(count, normed, gate, offsets_.gateBias, gates + from * inner_);
       product(count, normed, up, offsets_.upBias, ups + from * inner_);
+      adapt(Projection::gate, from, count, normed, gates + from * inner_);
+      adapt(Projection::up, from, count, normed, ups + from * inner_);
       swiglu(compute_, count * inner_, gates + from * inner_, ups + from * inner_, active);
       std::copy_n(middle + begin, count * hidden_, next + begin);
       product(count, active, down, offsets_.downBias, next + begin, true);
+      adapt(Projection::down, from, count, active, next + begin);
     });
   }
 
@@ -203,9 +234,10 @@ class Layer {
       T* dActive = blockScratch<T>().need(count);
       swiglu(compute_, count, gates + begin, ups + begin, active + begin);
       product(to - from, stream + from * hidden_, down, absent, dActive);
+      adaptBackward(Projection::down, from, to - from, stream + from * hidden_, dActive);
       swigluBackward(compute_, count, gates + begin, ups + begin, dActive);
     });
-    weightGradient(outputs_, inner_, hidden_, active, stream, offsets_.down, offsets_.downBias);
+    weightGradient(Projection::down, outputs_, inner_, hidden_, active, stream, offsets_.down, offsets_.downBias);
 
     const PackedMatrix<T>& wo = backwards(0, offsets_.o, queries_, hidden_);
     T* normed = work_.normed.need(tokens_ * hidden_);
@@ -217,15 +249,18 @@ class Layer {
       norm(from, to, middle, offsets_.postNorm, normed + begin, kept_.middleRstd.data());
       product(count, gates + from * inner_, gate, absent, dNormed + begin);
       product(count, ups + from * inner_, up, absent, dNormed + begin, true);
+      adaptBackward(Projection::gate, from, count, gates + from * inner_, dNormed + begin);
+      adaptBackward(Projection::up, from, count, ups + from * inner_, dNormed + begin);
       rmsNormBackward<T>(compute_, count, hidden_, middle + begin, weight(offsets_.postNorm),
                          kept_.middleRstd.data() + from, dNormed + begin, stream + begin, true, nullptr);
       product(count, stream + begin, wo, absent, dAttended + from * queries_);
+      adaptBackward(Projection::o, from, count, stream + begin, dAttended + from * queries_);
     });
-    weightGradient(outputs_, hidden_, inner_, normed, gates, offsets_.gate, offsets_.gateBias);
-    weightGradient(outputs_, hidden_, inner_, normed, ups, offsets_.up, offsets_.upBias);
+    weightGradient(Projection::gate, outputs_, hidden_, inner_, normed, gates, offsets_.gate, offsets_.gateBias);
+    weightGradient(Projection::up, outputs_, hidden_, inner_, normed, ups, offsets_.up, offsets_.upBias);
     rmsNormBackward<T>(compute_, outputs_, hidden_, middle, weight(offsets_.postNorm), kept_.middleRstd.data(),
                        dNormed, nullptr, false, gradient(offsets_.postNorm));
-    weightGradient(outputs_, queries_, hidden_, kept_.attended.data(), stream, offsets_.o, offsets_.oBias);
+    weightGradient(Projection::o, outputs_, queries_, hidden_, kept_.attended.data(), stream, offsets_.o, offsets_.oBias);
   }
 
   /** The gradient of the projected heads from that of the rotated ones, in place. */
@@ -264,6 +299,7 @@ class Layer {
       fromQueries = work_.picked.need(outputs_ * hidden_);
       forBlocks<T>(compute_, outputs_, [&](int64_t from, int64_t to) {
         product(to - from, dq + from * queries_, wq, absent, fromQueries + from * hidden_);
+        adaptBackward(Projection::q, from, to - from, dq + from * queries_, fromQueries + from * hidden_);
       });
     }
     const Kernels<T>& kernel = kernels<T>(compute_.isa);
@@ -272,8 +308,11 @@ class Layer {
       norm(from, to, context_.x, offsets_.inputNorm, normed + begin, kept_.inputRstd.data());
       product(count, dk + from * keys_, wk, absent, dNormed + begin);
       product(count, dv + from * keys_, wv, absent, dNormed + begin, true);
+      adaptBackward(Projection::k, from, count, dk + from * keys_, dNormed + begin);
+      adaptBackward(Projection::v, from, count, dv + from * keys_, dNormed + begin);
       if (wanted_ == nullptr) {
         product(count, dq + from * queries_, wq, absent, dNormed + begin, true);
+        adaptBackward(Projection::q, from, count, dq + from * queries_, dNormed + begin);
       } else {
         for (auto at = std::lower_bound(wanted_->begin(), wanted_->end(), from); at != wanted_->end() && *at < to; ++at) {
           kernel.add(hidden_, dNormed + *at * hidden_, fromQueries + (at - wanted_->begin()) * hidden_);
@@ -284,9 +323,9 @@ class Layer {
     });
     rmsNormBackward<T>(compute_, tokens_, hidden_, context_.x, weight(offsets_.inputNorm), kept_.inputRstd.data(),
                        dNormed, nullptr, false, gradient(offsets_.inputNorm));
-    weightGradient(tokens_, hidden_, keys_, normed, dk, offsets_.k, offsets_.kBias);
-    weightGradient(tokens_, hidden_, keys_, normed, dv, offsets_.v, offsets_.vBias);
-    weightGradient(outputs_, hidden_, queries_, pick(normed), dq, offsets_.q, offsets_.qBias);
+    weightGradient(Projection::k, tokens_, hidden_, keys_, normed, dk, offsets_.k, offsets_.kBias);
+    weightGradient(Projection::v, tokens_, hidden_, keys_, normed, dv, offsets_.v, offsets_.vBias);
+    weightGradient(Projection::q, outputs_, hidden_, queries_, pick(normed), dq, offsets_.q, offsets_.qBias);
   }
 
   const LayerContext<T>& context_;

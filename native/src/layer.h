@@ -4,6 +4,7 @@
 
 #include "primerl/compute.h"
 #include "primerl/layout.h"
+#include "primerl/lora.h"
 #include "primerl/ops.h"
 #include "workspace.h"
 
@@ -22,6 +23,9 @@ struct LayerContext {
   const T* x;
   /** the rows of its output that are wanted; null: all. Keys and values are made for every token. */
   const Rows* wanted;
+  /** which layer it is, and the adapter of this pass */
+  int64_t index;
+  const LoraPass<T>& lora;
 
   int64_t outputs() const { return wanted == nullptr ? work.tokens : static_cast<int64_t>(wanted->size()); }
 };
@@ -30,7 +34,10 @@ struct LayerContext {
 template <class T>
 void layerForward(const LayerContext<T>& layer, T* next);
 
-/** `stream` holds the gradient of the wanted rows and gets that of all rows of the input. Overwrites kept gate and up. */
+/**
+ * `stream` holds the gradient of the wanted rows and gets that of all rows of the input. Overwrites kept gate and up.
+ * `gradients` is null where the model's own parameters get none, as under an adapter.
+ */
 template <class T>
 void layerBackward(const LayerContext<T>& layer, T* stream, T* gradients);
 

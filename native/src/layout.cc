@@ -11,7 +11,7 @@ constexpr int64_t mostElements = int64_t(1) << 48;
 
 }  // namespace
 
-int64_t Layout::add(const std::string& name, std::vector<int64_t> shape, TensorKind kind) {
+int64_t TensorTable::add(const std::string& name, std::vector<int64_t> shape, TensorKind kind) {
   TensorSpec spec;
   spec.name = name;
   spec.count = 1;
@@ -75,7 +75,7 @@ Layout::Layout(const ModelConfig& config) {
   head_ = config.tieWordEmbeddings ? embedding_ : matrix("lm_head", config.vocabSize, hidden);
 }
 
-const TensorSpec& Layout::at(const std::string& name) const {
+const TensorSpec& TensorTable::at(const std::string& name) const {
   const auto found = byName_.find(name);
   if (found == byName_.end()) throw Error("ERR_TENSOR", "The model has no tensor named \"" + name + "\".");
   return tensors_[found->second];

@@ -21,14 +21,15 @@ struct Model<T>::State {
   Workspace<T> training;
   Workspace<T> scoring;
 
-  LayerContext<T> layer(const Compute& compute, const T* weights, Workspace<T>& work, int64_t index) {
+  LayerContext<T> layer(const Compute& compute, const T* weights, const LoraPass<T>& lora, Workspace<T>& work,
+                        int64_t index) {
     return {compute, config, layout.layer(index), rope, weights, work, work.layer(index),
-            work.input(index, config.hiddenSize), index + 1 == config.layers ? &work.wanted : nullptr};
+            work.input(index, config.hiddenSize), index + 1 == config.layers ? &work.wanted : nullptr, index, lora};
   }
 
   /** Fills `work` up to the normed hidden states that tokens with `needed[t] != 0` (null: all) are predicted from. */
-  void body(const Compute& compute, const T* weights, const Tokens& tokens, const uint8_t* needed, Workspace<T>& work,
-            Keep keep) {
+  void body(const Compute& compute, const T* weights, const LoraPass<T>& lora, const Tokens& tokens,
+            const uint8_t* needed, Workspace<T>& work, Keep keep) {
     validateTokens(config, tokens);
     const int64_t hidden = config.hiddenSize;
     work.begin(config, tokens, keep);
@@ -45,7 +46,7 @@ struct Model<T>::State {
     embedding(compute, work.tokens, hidden, work.ids.data(), weights + layout.embedding(), work.input(0, hidden));
     for (int64_t index = 0; index < config.layers; index++) {
       compute.check();
-      layerForward(layer(compute, weights, work, index), work.input(index + 1, hidden));
+      layerForward(layer(compute, weights, lora, work, index), work.input(index + 1, hidden));
     }
     rmsNorm(compute, rows, hidden, work.input(config.layers, hidden), weights + layout.finalNorm(), config.rmsNormEps,
             work.hidden.need(rows * hidden), work.hiddenRstd.need(rows));
@@ -69,7 +70,7 @@ struct Model<T>::State {
 
   void runHead(const Compute& compute, const T* weights, Workspace<T>& work, const std::vector<Target>& list,
                const std::function<double(int64_t, HeadResult)>& use, T* dHidden, T* gradients) {
-    PhaseTimer timer(compute, Phase::head, gradients != nullptr);
+    PhaseTimer timer(compute, Phase::head, dHidden != nullptr);
     head<T>(compute.forHead(), {config.hiddenSize, config.vocabSize}, list, work.hidden.data(), weights + layout.head(), use,
             dHidden, gradients == nullptr ? nullptr : gradients + layout.head(), work.head);
   }
@@ -88,22 +89,25 @@ struct Model<T>::State {
   }
 
   /** Head forward and backward in one sweep, then the layers. Uses the kept activations up. */
-  void backward(const Compute& compute, const T* weights, const std::vector<Target>& list,
+  void backward(const Compute& compute, const T* weights, const LoraPass<T>& lora, const std::vector<Target>& list,
                 const std::function<double(int64_t, HeadResult)>& use, T* gradients) {
     Workspace<T>& work = training;
+    if (lora.layout != nullptr) gradients = nullptr;
     work.filled = false;
     const int64_t hidden = config.hiddenSize, rows = work.wantedRows();
     T* stream = work.stream.need(work.tokens * hidden);
     std::fill_n(stream, rows * hidden, T(0));
     runHead(compute, weights, work, list, use, stream, gradients);
     rmsNormBackward(compute, rows, hidden, work.input(config.layers, hidden), weights + layout.finalNorm(),
-                    work.hiddenRstd.data(), stream, stream, false, gradients + layout.finalNorm());
+                    work.hiddenRstd.data(), stream, stream, false,
+                    gradients == nullptr ? nullptr : gradients + layout.finalNorm());
     for (int64_t index = config.layers - 1; index >= 0; index--) {
       compute.check();
-      const LayerContext<T> context = layer(compute, weights, work, index);
+      const LayerContext<T> context = layer(compute, weights, lora, work, index);
       if (work.keep == Keep::inputs) layerForward(context, work.input(index + 1, hidden));
       layerBackward(context, stream, gradients);
     }
+    if (gradients == nullptr) return;
     embeddingBackward(compute, work.tokens, hidden, work.ids.data(), stream, gradients + layout.embedding());
   }
 
@@ -127,21 +131,23 @@ const Layout& Model<T>::layout() const {
 }
 
 template <class T>
-void Model<T>::score(const Compute& compute, const T* weights, const Tokens& tokens, T* logprobs, T* entropy) {
-  state_->body(compute, weights, tokens, nullptr, state_->scoring, Keep::nothing);
+void Model<T>::score(const Compute& compute, const T* weights, const Tokens& tokens, T* logprobs, T* entropy,
+                     const LoraPass<T>& lora) {
+  state_->body(compute, weights, lora, tokens, nullptr, state_->scoring, Keep::nothing);
   state_->scores(compute, weights, state_->scoring, logprobs, entropy);
 }
 
 template <class T>
 void Model<T>::forward(const Compute& compute, const T* weights, const Tokens& tokens, const uint8_t* needed,
-                       T* logprobs, T* entropy) {
-  state_->body(compute, weights, tokens, needed, state_->training, state_->keepForTraining());
+                       T* logprobs, T* entropy, const LoraPass<T>& lora) {
+  state_->body(compute, weights, lora, tokens, needed, state_->training, state_->keepForTraining());
   state_->scores(compute, weights, state_->training, logprobs, entropy);
   state_->training.filled = true;
 }
 
 template <class T>
-void Model<T>::backward(const Compute& compute, const T* weights, const T* gradient, T* gradients) {
+void Model<T>::backward(const Compute& compute, const T* weights, const T* gradient, T* gradients,
+                        const LoraPass<T>& lora) {
   if (!state_->training.filled) {
     throw Error("ERR_STATE", "There is no forward pass to go back through. Call forward before each backward.");
   }
@@ -156,13 +162,14 @@ void Model<T>::backward(const Compute& compute, const T* weights, const T* gradi
   }
   const std::vector<Target> list = state_->targets(work, [&](int64_t t) { return gradient[t] != T(0); });
   const auto use = [&](int64_t i, HeadResult) { return double(gradient[list[static_cast<size_t>(i)].token]); };
-  state_->backward(compute, weights, list, use, gradients);
+  state_->backward(compute, weights, lora, list, use, gradients);
 }
 
 template <class T>
 void Model<T>::forwardBackward(const Compute& compute, const T* weights, const Tokens& tokens, const uint8_t* needed,
-                               const TokenGradient& tokenGradient, T* gradients, T* logprobs, T* entropy) {
-  state_->body(compute, weights, tokens, needed, state_->training, state_->keepForTraining());
+                               const TokenGradient& tokenGradient, T* gradients, T* logprobs, T* entropy,
+                               const LoraPass<T>& lora) {
+  state_->body(compute, weights, lora, tokens, needed, state_->training, state_->keepForTraining());
   std::fill_n(logprobs, tokens.tokens, T(0));
   std::fill_n(entropy, tokens.tokens, T(0));
   const std::vector<Target> list = state_->targets(state_->training);
@@ -173,7 +180,7 @@ void Model<T>::forwardBackward(const Compute& compute, const T* weights, const T
     // A loss sees the log-probability that is reported, so that its formula outside of the kernel gives the same gradient.
     return tokenGradient(token, double(logprobs[token]));
   };
-  state_->backward(compute, weights, list, use, gradients);
+  state_->backward(compute, weights, lora, list, use, gradients);
 }
 
 template <class T>

@@ -1,76 +1,38 @@
 #include "network.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "primerl/phases.h"
 #include "primerl/plan.h"
 #include "random.h"
 
 namespace primerl {
-namespace {
-
-float fromHalf(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  uint32_t exponent = (half >> 10) & 0x1fu;
-  uint32_t fraction = half & 0x3ffu;
-  uint32_t bits;
-  if (exponent == 0x1f) {
-    bits = sign | 0x7f800000u | (fraction << 13);
-  } else if (exponent != 0) {
-    bits = sign | ((exponent + 112) << 23) | (fraction << 13);
-  } else if (fraction == 0) {
-    bits = sign;
-  } else {
-    exponent = 113;
-    while ((fraction & 0x400u) == 0) {
-      fraction <<= 1;
-      --exponent;
-    }
-    bits = sign | (exponent << 23) | ((fraction & 0x3ffu) << 13);
-  }
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-float fromBfloat(uint16_t bfloat) {
-  const uint32_t bits = static_cast<uint32_t>(bfloat) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-void copyOrZero(const Weights& from, const TensorSpec& spec, float* into) {
-  if (from.empty())
-    std::fill(into, into + spec.count, 0.0f);
-  else
-    std::copy_n(from.data() + spec.offset, spec.count, into);
-}
-
-// Marks the gradients incomplete unless the pass that adds to them comes to its end.
-class Incomplete {
- public:
-  explicit Incomplete(bool& flag) : flag_(flag), before_(flag) { flag_ = true; }
-  void done() { flag_ = before_; }
-
- private:
-  bool& flag_;
-  bool before_;
-};
-
-}  // namespace
-
-int64_t sizeOf(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
 
 Network::Network(const ModelConfig& config, const Options& options, std::unique_ptr<DeviceModel> device)
-    : model_(config, {options.recompute}), options_(options), device_(std::move(device)) {
+    : Parameters(options.trainable, std::make_shared<Shared>()), model_(config, {options.recompute}), options_(options),
+      device_(std::move(device)) {
   Pool pool(1);
   requireRoom({pool, Isa::scalar}, 0);
-  weights_ = std::make_shared<Weights>(model_.layout().total());
+  allocate();
 }
 
-void Network::requireRoom(const Compute& compute, int64_t tokens) const {
+std::shared_ptr<Adapter> Network::createAdapter(const LoraOptions& options, bool trainable) const {
+  if (device_) throw Error("ERR_CONFIG", "LoRA on CUDA is not there yet: open the engine on the processor.");
+  const LoraLayout layout(config(), options);
+  const int64_t bytes = Adapter::bytesOf(layout, trainable);
+  const int64_t held = shared_->adapterBytes.load();
+  PlanOptions planned;
+  planned.trainable = options_.trainable;
+  planned.adapterBytes = held + bytes;
+  requireBytes(memoryPlan(config(), planned).total(), "The model with this adapter");
+  return std::make_shared<Adapter>(config(), options, trainable, shared_);
+}
+
+uint64_t Network::versionWith(const Adapter* adapter) const {
+  return adapter == nullptr ? version() : std::max(version(), adapter->version());
+}
+
+void Network::requireRoom(const Compute& compute, int64_t tokens, const Adapter* adapter) const {
   if (options_.memoryLimit == 0) return;
   PlanOptions options;
   options.trainable = options_.trainable;
@@ -80,18 +42,22 @@ void Network::requireRoom(const Compute& compute, int64_t tokens) const {
   options.headPrecision = compute.headPrecision;
   options.threads = compute.pool.threads();
   options.tokens = tokens;
-  const int64_t needed = memoryPlan(config(), options).total();
-  if (needed <= options_.memoryLimit) return;
-  throw Error("ERR_OUT_OF_MEMORY",
-              (tokens == 0 ? std::string("The model") : "A batch of " + std::to_string(tokens) + " tokens") +
-                  " takes " + std::to_string(needed) + " bytes, the limit is " +
-                  std::to_string(options_.memoryLimit) +
-                  ". Train on shorter sequences, turn on activation checkpointing, or raise the limit.");
+  options.adapterBytes = shared_->adapterBytes.load();
+  if (adapter != nullptr) {
+    options.rank = adapter->layout().options().rank;
+    options.drops = adapter->layout().options().dropout > 0;
+    options.adapterTrains = adapter->trainable();
+  }
+  requireBytes(memoryPlan(config(), options).total(),
+               tokens == 0 ? "The model" : "A batch of " + std::to_string(tokens) + " tokens");
 }
 
-void Network::requireTrainable(const char* operation) const {
-  if (!options_.trainable)
-    throw Error("ERR_STATE", std::string(operation) + " needs an engine that was opened with trainable: true");
+void Network::requireBytes(int64_t needed, const std::string& what) const {
+  if (options_.memoryLimit == 0 || needed <= options_.memoryLimit) return;
+  throw Error("ERR_OUT_OF_MEMORY",
+              what + " takes " + std::to_string(needed) + " bytes, the limit is " +
+                  std::to_string(options_.memoryLimit) +
+                  ". Train on shorter sequences, turn on activation checkpointing, or raise the limit.");
 }
 
 const Weights& Network::hostWeights() {
@@ -104,6 +70,13 @@ const Weights& Network::hostWeights() {
   return *weights_;
 }
 
+void Network::changed() {
+  Parameters::changed();
+  model_.forget();
+  hostIsNewer_ = true;
+  deviceIsNewer_ = false;
+}
+
 DeviceModel* Network::device() {
   if (device_ && hostIsNewer_) {
     device_->writeWeights(0, layout().total(), weights_->data());
@@ -112,74 +85,25 @@ DeviceModel* Network::device() {
   return device_.get();
 }
 
-Snapshot Network::snapshot() {
-  hostWeights();
-  return weights_;
-}
-
-Weights& Network::mutableWeights() {
-  hostWeights();
-  if (weights_.use_count() > 1) weights_ = std::make_shared<Weights>(*weights_);
-  std::atomic_thread_fence(std::memory_order_acquire);  // after the reads of an owner that has just let go
-  model_.forget();
-  ++version_;
-  hostIsNewer_ = true;
-  return *weights_;
-}
-
-Weights& Network::gradients() {
-  if (gradients_.empty()) gradients_.resize(layout().total());
-  return gradients_;
-}
-
-void Network::writeTensor(const std::string& name, DType dtype, const std::vector<uint8_t>& bytes) {
-  const TensorSpec& spec = layout().at(name);
-  const int64_t expected = spec.count * sizeOf(dtype);
-  if (static_cast<int64_t>(bytes.size()) != expected)
-    throw Error("ERR_TENSOR", "tensor \"" + name + "\" takes " + std::to_string(expected) + " bytes, " +
-                                  std::to_string(bytes.size()) + " were given");
-  float* to = mutableWeights().data() + spec.offset;
-  if (dtype == DType::f32) {
-    std::memcpy(to, bytes.data(), bytes.size());
-    return;
-  }
-  for (int64_t i = 0; i < spec.count; ++i) {
-    uint16_t value;
-    std::memcpy(&value, bytes.data() + 2 * i, sizeof value);
-    to[i] = dtype == DType::f16 ? fromHalf(value) : fromBfloat(value);
-  }
-}
-
-void Network::readTensor(const std::string& name, float* into) {
-  const TensorSpec& spec = layout().at(name);
-  std::copy_n(hostWeights().data() + spec.offset, spec.count, into);
-}
-
 void Network::readGradient(const std::string& name, float* into) {
+  if (!device_) return Parameters::readGradient(name, into);
   requireTrainable("readGradient");
   const TensorSpec& spec = layout().at(name);
-  if (device_)
-    device_->readGradients(spec.offset, spec.count, into);
-  else
-    copyOrZero(gradients_, spec, into);
+  device_->readGradients(spec.offset, spec.count, into);
 }
 
-void Network::readMoments(const std::string& name, float* first, float* second) const {
+void Network::readMoments(const std::string& name, float* first, float* second) {
+  if (!device_) return Parameters::readMoments(name, first, second);
   requireTrainable("readMoments");
   const TensorSpec& spec = layout().at(name);
-  if (device_) return device_->readMoments(spec.offset, spec.count, first, second);
-  copyOrZero(first_, spec, first);
-  copyOrZero(second_, spec, second);
+  device_->readMoments(spec.offset, spec.count, first, second);
 }
 
 void Network::writeMoments(const std::string& name, const float* first, const float* second) {
+  if (!device_) return Parameters::writeMoments(name, first, second);
   requireTrainable("writeMoments");
   const TensorSpec& spec = layout().at(name);
-  if (device_) return device_->writeMoments(spec.offset, spec.count, first, second);
-  first_.resize(layout().total());
-  second_.resize(layout().total());
-  std::copy_n(first, spec.count, first_.data() + spec.offset);
-  std::copy_n(second, spec.count, second_.data() + spec.offset);
+  device_->writeMoments(spec.offset, spec.count, first, second);
 }
 
 void Network::initialise(const Compute& compute, uint64_t seed, double std) {
@@ -207,41 +131,37 @@ void Network::initialise(const Compute& compute, uint64_t seed, double std) {
   }
 }
 
-void Network::adopt(Snapshot snapshot) {
-  if (static_cast<int64_t>(snapshot->size()) != layout().total())
-    throw Error("ERR_STATE", "the snapshot holds " + std::to_string(snapshot->size()) +
-                                 " parameters, this model has " + std::to_string(layout().total()));
-  if (snapshot == weights_ && !deviceIsNewer_) return;
-  model_.forget();
-  hostIsNewer_ = true;
-  deviceIsNewer_ = false;
-  ++version_;
-  // Shared from here on: `mutableWeights` copies before it writes, as the snapshot is held by at least two.
-  weights_ = std::const_pointer_cast<Weights>(std::move(snapshot));
+Parameters& Network::trained(const char* operation, Adapter* adapter) {
+  if (adapter == nullptr) {
+    requireTrainable(operation);
+    return *this;
+  }
+  adapter->requireTrainable(operation);
+  return *adapter;
 }
 
-Scores Network::score(const Compute& compute, const Tokens& tokens) {
+Scores Network::score(const Compute& compute, const Tokens& tokens, const Adapter* adapter) {
   validateTokens(config(), tokens);
-  requireRoom(compute, tokens.tokens);
+  requireRoom(compute, tokens.tokens, adapter);
   Scores scores;
   scores.logprobs.resize(tokens.tokens);
   scores.entropy.resize(tokens.tokens);
   if (DeviceModel* device = this->device())
     device->score(tokens, nullptr, scores.logprobs.data(), scores.entropy.data(), compute.cancel);
   else
-    model_.score(compute, weights(), tokens, scores.logprobs.data(), scores.entropy.data());
+    model_.score(compute, weights(), tokens, scores.logprobs.data(), scores.entropy.data(), scoring(adapter));
   return scores;
 }
 
 LossReport Network::forwardBackward(const Compute& compute, const Batch& batch, const Counts& counts,
-                                    const LossSpec& loss) {
-  requireTrainable("forwardBackward");
+                                    const LossSpec& loss, Adapter* adapter) {
+  Parameters& parameters = trained("forwardBackward", adapter);
   validateBatch(config(), batch);
-  requireRoom(compute, batch.tokens);
+  requireRoom(compute, batch.tokens, adapter);
   LossReport report;
   report.logprobs.resize(batch.tokens);
   report.entropy.resize(batch.tokens);
-  Incomplete incomplete(gradientsIncomplete_);
+  Incomplete incomplete(parameters);
   if (DeviceModel* device = this->device()) {
     report.sums = device->forwardBackward(batch, counts, loss, report.logprobs.data(), report.entropy.data(),
                                           compute.cancel);
@@ -252,76 +172,64 @@ LossReport Network::forwardBackward(const Compute& compute, const Batch& batch, 
   model_.forwardBackward(
       compute, weights(), batch, needed.data(),
       [&](int64_t token, double logprob) { return tokenLoss(batch, loss, counts, token, logprob, report.sums); },
-      gradients().data(), report.logprobs.data(), report.entropy.data());
+      ownGradients(adapter), report.logprobs.data(), report.entropy.data(), training(adapter));
   incomplete.done();
   return report;
 }
 
-Scores Network::forward(const Compute& compute, const Batch& batch) {
-  requireTrainable("forward");
+Scores Network::forward(const Compute& compute, const Batch& batch, Adapter* adapter) {
+  trained("forward", adapter);
   validateBatch(config(), batch);
-  requireRoom(compute, batch.tokens);
+  requireRoom(compute, batch.tokens, adapter);
   Scores scores;
   scores.logprobs.resize(batch.tokens);
   scores.entropy.resize(batch.tokens);
   const std::vector<uint8_t> needed = neededTokens(batch);
   forwardTokens_ = batch.tokens;
+  forwardLora_ = training(adapter);
+  forwardVersion_ = versionWith(adapter);
   if (DeviceModel* device = this->device())
     device->forward(batch, needed.data(), scores.logprobs.data(), scores.entropy.data(), compute.cancel);
   else
-    model_.forward(compute, weights(), batch, needed.data(), scores.logprobs.data(), scores.entropy.data());
+    model_.forward(compute, weights(), batch, needed.data(), scores.logprobs.data(), scores.entropy.data(),
+                   forwardLora_);
   return scores;
 }
 
-void Network::backward(const Compute& compute, const std::vector<float>& gradient) {
-  requireTrainable("backward");
+void Network::backward(const Compute& compute, const std::vector<float>& gradient, Adapter* adapter) {
+  Parameters& parameters = trained("backward", adapter);
   if (static_cast<int64_t>(gradient.size()) != forwardTokens_)
     throw Error("ERR_STATE", "backward was given " + std::to_string(gradient.size()) +
                                  " gradients, the last forward had " + std::to_string(forwardTokens_) + " tokens");
-  Incomplete incomplete(gradientsIncomplete_);
+  if (forwardLora_.layout != (adapter == nullptr ? nullptr : &adapter->layout()) || forwardVersion_ != versionWith(adapter))
+    throw Error("ERR_STATE", "the last forward was of another adapter, or of weights that have changed since");
+  Incomplete incomplete(parameters);
   if (DeviceModel* device = this->device())
     device->backward(gradient.data(), compute.cancel);
   else
-    model_.backward(compute, weights(), gradient.data(), gradients().data());
+    model_.backward(compute, weights(), gradient.data(), ownGradients(adapter), forwardLora_);
   incomplete.done();
 }
 
 void Network::zeroGradients() {
-  requireTrainable("zeroGradients");
-  if (device_)
-    device_->zeroGradients();
-  else
-    std::fill(gradients_.begin(), gradients_.end(), 0.0f);
-  gradientsIncomplete_ = false;
+  Parameters::zeroGradients();
+  if (device_) device_->zeroGradients();
 }
 
 AdamWReport Network::optimizerStep(const Compute& compute, const AdamW& options) {
+  if (!device_) return Parameters::optimizerStep(compute, options);
   requireTrainable("optimizerStep");
-  if (gradientsIncomplete_)
-    throw Error("ERR_STATE",
-                "the gradients are incomplete: a backward pass was cancelled or failed; call zeroGradients first");
+  requireWhole();
   compute.check();
   int64_t steps = steps_.load();
-  if (DeviceModel* device = this->device()) {
-    const AdamWReport report = device->optimizerStep(options, steps);
-    if (report.applied) {
-      steps_.store(steps);
-      deviceIsNewer_ = true;
-      ++version_;
-    }
-    device->zeroGradients();
-    return report;
+  DeviceModel* device = this->device();
+  const AdamWReport report = device->optimizerStep(options, steps);
+  if (report.applied) {
+    steps_.store(steps);
+    Parameters::changed();
+    deviceIsNewer_ = true;
   }
-  PhaseTimer timer(compute, Phase::optimiser, false);
-  first_.resize(layout().total());
-  second_.resize(layout().total());
-  Weights& weights = mutableWeights();
-  // From here on nothing may stop it midway: a step is taken whole or not at all.
-  const Compute uninterrupted{compute.pool, compute.isa};
-  const AdamWReport report = adamwStep(uninterrupted, options, layout().total(), weights.data(), gradients().data(),
-                                       first_.data(), second_.data(), steps);
-  steps_.store(steps);
-  std::fill(gradients_.begin(), gradients_.end(), 0.0f);
+  device->zeroGradients();
   return report;
 }
 

@@ -1,32 +1,21 @@
-// Weights, gradients and moments of one model, with the operations on them. Weights that a snapshot shares are never
-// written: the first change after a snapshot copies them. On a device, its memory has gradients and moments, and weights
-// travel when the other side is asked for them. Used by one thread at a time.
+// One model: its parameters, and the passes over packed batches, with an adapter or without. On a device, its memory has
+// gradients and moments, and weights travel when the other side is asked for them. Used by one thread at a time.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "primerl/adamw.h"
+#include "adapter.h"
+#include "parameters.h"
 #include "primerl/batch.h"
 #include "primerl/compute.h"
 #include "primerl/device_model.h"
-#include "primerl/layout.h"
 #include "primerl/loss.h"
-#include "primerl/memory.h"
 #include "primerl/model.h"
 
 namespace primerl {
-
-using Weights = std::vector<float, LargeAllocator<float>>;
-using Snapshot = std::shared_ptr<const Weights>;
-
-enum class DType { f32, f16, bf16 };
-
-/** Bytes of one element. */
-int64_t sizeOf(DType dtype);
 
 struct Scores {
   std::vector<float> logprobs;
@@ -37,7 +26,7 @@ struct LossReport : Scores {
   LossSums sums;
 };
 
-class Network {
+class Network : public Parameters {
  public:
   struct Options {
     bool trainable = false;
@@ -52,60 +41,61 @@ class Network {
 
   const ModelConfig& config() const { return model_.config(); }
   const Layout& layout() const { return model_.layout(); }
+  const TensorTable& table() const override { return layout(); }
   const float* weights() { return hostWeights().data(); }
 
-  /** Grows with every change of the weights. */
-  uint64_t version() const { return version_; }
+  /** An adapter on this model, with the first values of its seed. Throws ERR_CONFIG when it cannot be, ERR_OUT_OF_MEMORY
+   * when it is above the limit. May be called from any thread. */
+  std::shared_ptr<Adapter> createAdapter(const LoraOptions& options, bool trainable) const;
 
-  /** Values little-endian, row by row; throws ERR_TENSOR when `bytes` is not the tensor's size. */
-  void writeTensor(const std::string& name, DType dtype, const std::vector<uint8_t>& bytes);
-  void readTensor(const std::string& name, float* into);
-  void readGradient(const std::string& name, float* into);
-  void readMoments(const std::string& name, float* first, float* second) const;
-  void writeMoments(const std::string& name, const float* first, const float* second);
+  /** Grows with every change of what the adapter (null: none) computes with. */
+  uint64_t versionWith(const Adapter* adapter) const;
 
-  /** May be called from any thread. */
-  int64_t optimizerSteps() const { return steps_.load(); }
-  void setOptimizerSteps(int64_t steps) { steps_.store(steps); }
+  void readGradient(const std::string& name, float* into) override;
+  void readMoments(const std::string& name, float* first, float* second) override;
+  void writeMoments(const std::string& name, const float* first, const float* second) override;
+  void zeroGradients() override;
+  AdamWReport optimizerStep(const Compute& compute, const AdamW& options) override;
 
   /** normal(0, std) for matrices, 1 for norms, 0 for biases. */
   void initialise(const Compute& compute, uint64_t seed, double std);
 
-  Snapshot snapshot();
-  /** Throws ERR_STATE when the snapshot is of another shape. */
-  void adopt(Snapshot snapshot);
+  /** Of the model with an adapter, or without; a pass under an adapter adds to the adapter's gradients alone. */
+  Scores score(const Compute& compute, const Tokens& tokens, const Adapter* adapter = nullptr);
+  LossReport forwardBackward(const Compute& compute, const Batch& batch, const Counts& counts, const LossSpec& loss,
+                             Adapter* adapter = nullptr);
+  Scores forward(const Compute& compute, const Batch& batch, Adapter* adapter = nullptr);
+  /** Throws ERR_STATE when the last forward was under another adapter, or its values have changed since. */
+  void backward(const Compute& compute, const std::vector<float>& gradient, Adapter* adapter = nullptr);
 
-  Scores score(const Compute& compute, const Tokens& tokens);
-  LossReport forwardBackward(const Compute& compute, const Batch& batch, const Counts& counts, const LossSpec& loss);
-  Scores forward(const Compute& compute, const Batch& batch);
-  void backward(const Compute& compute, const std::vector<float>& gradient);
-  void zeroGradients();
-  /** Clips, steps and zeroes the gradients; throws ERR_STATE when a backward pass did not come to its end. */
-  AdamWReport optimizerStep(const Compute& compute, const AdamW& options);
+ protected:
+  const Weights& hostWeights() override;
+  bool isNewest() const override { return !deviceIsNewer_; }
+  void changed() override;
 
  private:
-  void requireTrainable(const char* operation) const;
   /** Throws ERR_OUT_OF_MEMORY when a batch of so many tokens would take more than the limit. */
-  void requireRoom(const Compute& compute, int64_t tokens) const;
-  /** Up to date with the device. */
-  const Weights& hostWeights();
-  Weights& mutableWeights();
-  Weights& gradients();
+  void requireRoom(const Compute& compute, int64_t tokens, const Adapter* adapter = nullptr) const;
+  void requireBytes(int64_t needed, const std::string& what) const;
+  /** Of the model itself; null where an adapter is trained instead. */
+  float* ownGradients(const Adapter* adapter) { return adapter == nullptr ? gradients().data() : nullptr; }
+  static LoraPass<float> scoring(const Adapter* adapter) { return adapter == nullptr ? LoraPass<float>() : adapter->scoring(); }
+  static LoraPass<float> training(Adapter* adapter) { return adapter == nullptr ? LoraPass<float>() : adapter->training(); }
   /** Up to date with the host; null when the processor computes. */
   DeviceModel* device();
+  /** Who is trained by a pass. */
+  Parameters& trained(const char* operation, Adapter* adapter);
 
   Model<float> model_;
   const Options options_;
   std::unique_ptr<DeviceModel> device_;
-  std::shared_ptr<Weights> weights_;
   /** weights that only the other side has */
   bool hostIsNewer_ = true;
   bool deviceIsNewer_ = false;
-  uint64_t version_ = 1;
-  Weights gradients_, first_, second_;  // empty until they are first needed, which reads as zero
-  bool gradientsIncomplete_ = false;
-  std::atomic<int64_t> steps_{0};
+  /** of the last forward */
   int64_t forwardTokens_ = 0;
+  uint64_t forwardVersion_ = 0;
+  LoraPass<float> forwardLora_;
 };
 
 }  // namespace primerl

@@ -58,18 +58,23 @@ MemoryPlan memoryPlan(const ModelConfig& config, const PlanOptions& options) {
     plan.gradients = plan.weights;
     plan.optimizer = 2 * plan.weights;
   }
-  const int64_t inputs = options.trainable ? config.layers + 1 : 2;
-  const int64_t keptLayers = options.trainable && !options.recompute ? config.layers : 1;
+  plan.adapters = options.adapterBytes;
+  const bool trains = options.trainable || options.adapterTrains;
+  const int64_t inputs = trains ? config.layers + 1 : 2;
+  const int64_t keptLayers = trains && !options.recompute ? config.layers : 1;
   plan.activations = timesTokens(n, inputs * hidden + keptLayers * keptPerToken(config));
 
   const int64_t forward = 3 * hidden + 1;
-  const int64_t backward = options.trainable ? 2 * hidden + inner + 2 * queries + 2 * keys : 0;
+  const int64_t backward = trains ? 2 * hidden + inner + 2 * queries + 2 * keys : 0;
   // the gemm's own panels and one block of rows, for each thread
   const int64_t panels = kernel.leftBytes(kernel.tileRows, kernel.depth) * 40 + kernel.rightBytes(kernel.depth) * 64;
   const int64_t perThread = panels + 224 * (hidden + inner) * floatBytes;
-  plan.workspace = timesTokens(n, forward + backward) + operandBytes(config, kernel) +
-                   options.threads * perThread +
-                   headScratchBytes<float>(compute.forHead(), hidden, config.vocabSize, n, options.trainable);
+  const int64_t low = options.adapterTrains ? 2 * options.rank + (options.drops ? std::max({inner, hidden, queries}) : 0) : 0;
+  const int64_t widest = options.rank + (options.drops ? std::max({inner, hidden, queries}) : 0);
+  const int64_t block = options.rank > 0 ? 224 * widest * floatBytes : 0;
+  plan.workspace = timesTokens(n, forward + backward + low) + operandBytes(config, kernel) +
+                   options.threads * (perThread + block) +
+                   headScratchBytes<float>(compute.forHead(), hidden, config.vocabSize, n, trains);
 
   plan.decoder = config.vocabSize * hidden * floatBytes +
                  packedBytes(productKernel<float>(compute.forHead()), hidden, config.vocabSize) +

@@ -31,8 +31,8 @@ PrefixCache::Match PrefixCache::best(const Children& children, const int32_t* to
 
 /** Calls `visit(node, common)` for each block of the longest known beginning; the last may be known in part. */
 template <class Visit>
-int64_t PrefixCache::walk(uint64_t version, const std::vector<int32_t>& tokens, int64_t most, Visit visit) const {
-  const auto root = roots_.find(version);
+int64_t PrefixCache::walk(const WeightsKey& weights, const std::vector<int32_t>& tokens, int64_t most, Visit visit) const {
+  const auto root = roots_.find(weights);
   if (root == roots_.end()) return 0;
   const Children* children = &root->second;
   int64_t length = 0;
@@ -48,22 +48,22 @@ int64_t PrefixCache::walk(uint64_t version, const std::vector<int32_t>& tokens, 
   return length;
 }
 
-int64_t PrefixCache::known(uint64_t version, const std::vector<int32_t>& tokens, int64_t most) const {
-  return walk(version, tokens, most, [](Node&, int64_t) {});
+int64_t PrefixCache::known(const WeightsKey& weights, const std::vector<int32_t>& tokens, int64_t most) const {
+  return walk(weights, tokens, most, [](Node&, int64_t) {});
 }
 
-void PrefixCache::attach(uint64_t version, const std::vector<int32_t>& tokens, int64_t most, KvCache::State& cache) {
+void PrefixCache::attach(const WeightsKey& weights, const std::vector<int32_t>& tokens, int64_t most, KvCache::State& cache) {
   const uint64_t now = ++clock_;
-  cache.length = walk(version, tokens, most, [&](Node& node, int64_t) {
+  cache.length = walk(weights, tokens, most, [&](Node& node, int64_t) {
     node.used = now;
     cache.blocks.push_back(node.block);
   });
   cache.ownsTail = false;
 }
 
-void PrefixCache::insert(uint64_t version, const std::vector<int32_t>& tokens, const KvCache::State& cache, bool tail) {
+void PrefixCache::insert(const WeightsKey& weights, const std::vector<int32_t>& tokens, const KvCache::State& cache, bool tail) {
   const uint64_t now = ++clock_;
-  Children* children = &roots_[version];
+  Children* children = &roots_[weights];
   for (int64_t from = 0; from < cache.length; from += blockTokens) {
     const int64_t count = std::min(blockTokens, cache.length - from);
     if (count < blockTokens && !tail) return;

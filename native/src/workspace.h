@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "adapted.h"
 #include "primerl/buffer.h"
 #include "primerl/batch.h"
 #include "primerl/config.h"
@@ -57,6 +58,7 @@ struct Workspace {
   HeadScratch<T> head;
   // gradients
   Buffer<T> stream, dNormed, dAttended, dq, dk, dv;
+  LoraScratch<T> lora;
 
   void begin(const ModelConfig& config, const Tokens& batch, Keep what) {
     filled = false;
@@ -90,6 +92,7 @@ struct Workspace {
                                     &dAttended, &dq, &dk, &dv, &head.hidden, &head.logits, &head.partials}) {
       numbers += buffer->size();
     }
+    numbers += lora.size();
     int64_t bytes = numbers * static_cast<int64_t>(sizeof(T)) + head.packed.bytes();
     for (const PackedMatrix<T>& matrix : packed) bytes += matrix.bytes();
     return bytes;

@@ -186,7 +186,7 @@ void swappedWeightsAreRecorded() {
   uint64_t version = 0;
   Client::Started adopting = client.startJob([&](const Engine::Context& at) {
     at.network.adopt(snapshot);
-    at.moveGenerations();
+    at.moveGenerations(nullptr);
     version = at.network.version();
   });
   Client::Started late = client.start(request);

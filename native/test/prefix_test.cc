@@ -19,11 +19,11 @@ struct Memory {
     KvCache cache(blocks);
     cache.state().reserve(static_cast<int64_t>(tokens.size()));
     cache.state().length = static_cast<int64_t>(tokens.size());
-    prefixes.insert(version, tokens, cache.state(), tail);
+    prefixes.insert({0, version}, tokens, cache.state(), tail);
   }
 
   int64_t known(uint64_t version, const Tokens& tokens) const {
-    return prefixes.known(version, tokens, static_cast<int64_t>(tokens.size()));
+    return prefixes.known({0, version}, tokens, static_cast<int64_t>(tokens.size()));
   }
 };
 
@@ -79,12 +79,12 @@ void theOldestIsForgottenFirst() {
   memory.remember(1, b);
   memory.remember(1, c);
   KvCache held(memory.blocks);
-  memory.prefixes.attach(1, b, 64, held.state());
+  memory.prefixes.attach({0, 1}, b, 64, held.state());
   CHECK(held.length() == 64);
   CHECK(memory.prefixes.evict(1) == 1);
   CHECK(memory.known(1, a) == 64 && memory.known(1, c) == 32);
   KvCache again(memory.blocks);
-  memory.prefixes.attach(1, a, 64, again.state());
+  memory.prefixes.attach({0, 1}, a, 64, again.state());
   again.clear();
   CHECK(memory.prefixes.evict(1) == 1);
   CHECK(memory.known(1, c) == 0 && memory.known(1, a) == 64);

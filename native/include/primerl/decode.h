@@ -9,6 +9,7 @@
 #include "primerl/compute.h"
 #include "primerl/config.h"
 #include "primerl/layout.h"
+#include "primerl/lora.h"
 
 namespace primerl {
 
@@ -42,11 +43,26 @@ class KvCache {
   std::unique_ptr<State> state_;
 };
 
+/** Its own copy of an adapter, packed. */
+class DecoderAdapter {
+ public:
+  DecoderAdapter(const Compute& compute, const ModelConfig& config, const LoraPass<float>& adapter);
+  ~DecoderAdapter();
+
+  struct State;
+  const State& state() const { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
 /** Tokens that follow what `cache` holds. */
 struct DecodeInput {
   KvCache* cache = nullptr;
   const int32_t* tokenIds = nullptr;
   int64_t count = 0;
+  /** null: the model alone. Inputs of one adapter that lie side by side are multiplied together. */
+  const DecoderAdapter* adapter = nullptr;
 };
 
 /** Runs on its own copy of the weights. */

@@ -38,17 +38,30 @@ struct LayerOffsets {
   int64_t down = absent, downBias = absent;
 };
 
-class Layout {
+/** Named tensors in one arena, end to end. */
+class TensorTable {
  public:
-  explicit Layout(const ModelConfig& config);
-
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
 
   /** Elements of the arena. */
   int64_t total() const { return total_; }
 
-  /** Throws ERR_TENSOR when the model has no such tensor. */
+  /** Throws ERR_TENSOR when there is no such tensor. */
   const TensorSpec& at(const std::string& name) const;
+
+ protected:
+  int64_t add(const std::string& name, std::vector<int64_t> shape, TensorKind kind);
+
+ private:
+  std::vector<TensorSpec> tensors_;
+  std::unordered_map<std::string, size_t> byName_;
+  int64_t total_ = 0;
+};
+
+/** The tensors of a model. */
+class Layout : public TensorTable {
+ public:
+  explicit Layout(const ModelConfig& config);
 
   int64_t embedding() const { return embedding_; }
   const LayerOffsets& layer(int64_t index) const { return layers_[static_cast<size_t>(index)]; }
@@ -58,12 +71,7 @@ class Layout {
   int64_t head() const { return head_; }
 
  private:
-  int64_t add(const std::string& name, std::vector<int64_t> shape, TensorKind kind);
-
-  std::vector<TensorSpec> tensors_;
-  std::unordered_map<std::string, size_t> byName_;
   std::vector<LayerOffsets> layers_;
-  int64_t total_ = 0;
   int64_t embedding_ = absent;
   int64_t finalNorm_ = absent;
   int64_t head_ = absent;

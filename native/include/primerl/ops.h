@@ -134,7 +134,7 @@ struct HeadScratch {
 /**
  * For each target in order: log-softmax(hidden[row] · wᵀ / temperature)[id] and the entropy of that distribution, given
  * to `use` as (index of the target, result), which returns d loss / d logprob. With `dHidden`, that gradient goes to
- * dHidden (rows of targets, added to) and dw; without, what `use` returns is ignored. Logits exist for one chunk.
+ * dHidden (rows of targets, added to) and, unless null, dw; without, what `use` returns is ignored. Logits exist for one chunk.
  */
 template <class T>
 void head(const Compute& compute, const HeadShape& shape, const std::vector<Target>& targets, const T* hidden,

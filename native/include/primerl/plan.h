@@ -18,6 +18,12 @@ struct PlanOptions {
   int threads = 1;
   /** of the largest packed batch */
   int64_t tokens = 0;
+  /** of adapters: values, and gradients and moments of those that are trained */
+  int64_t adapterBytes = 0;
+  /** of the adapter that a batch is of, and whether that batch trains it; 0: it is of none */
+  int64_t rank = 0;
+  bool adapterTrains = false;
+  bool drops = false;
 };
 
 /** Bytes. */
@@ -26,6 +32,8 @@ struct MemoryPlan {
   int64_t gradients = 0;
   /** both moments of AdamW */
   int64_t optimizer = 0;
+  /** of all adapters, with the gradients and moments of their own */
+  int64_t adapters = 0;
   /** kept from a forward pass for its backward pass */
   int64_t activations = 0;
   /** of the running layer and of the head */
@@ -36,7 +44,7 @@ struct MemoryPlan {
   int64_t cachePerToken = 0;
 
   /** Of training or scoring; decoding comes on top. */
-  int64_t total() const { return weights + gradients + optimizer + activations + workspace; }
+  int64_t total() const { return weights + gradients + optimizer + adapters + activations + workspace; }
 };
 
 /** Throws ERR_CONFIG when the configuration cannot be. */

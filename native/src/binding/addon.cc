@@ -35,10 +35,19 @@ Napi::Value memoryPlanOf(const Napi::CallbackInfo& info) {
     options.headPrecision = precisionOf(from.Get("headDtype"), "options.headDtype");
     options.threads = static_cast<int>(integerOf(from.Get("threads"), "options.threads", 1, 1024));
     options.tokens = integerOf(from.Get("tokens"), "options.tokens", 0, std::numeric_limits<int32_t>::max());
+    const Napi::Value lora = from.Get("lora");
+    if (!lora.IsUndefined()) {
+      const LoraOptions adapter = loraOptionsOf(lora);
+      options.adapterBytes = Adapter::bytesOf(LoraLayout(config, adapter), true);
+      options.adapterTrains = true;
+      options.rank = adapter.rank;
+      options.drops = adapter.dropout > 0;
+    }
     const MemoryPlan plan = memoryPlan(config, options);
     Napi::Object object = Napi::Object::New(env);
     for (const auto& [name, bytes] :
          {std::pair{"weights", plan.weights}, {"gradients", plan.gradients}, {"optimizer", plan.optimizer},
+          {"adapters", plan.adapters},
           {"activations", plan.activations}, {"workspace", plan.workspace}, {"total", plan.total()},
           {"decoder", plan.decoder}, {"cachePerToken", plan.cachePerToken}})
       object.Set(name, static_cast<double>(bytes));

@@ -198,6 +198,21 @@ Counts countsOf(const Napi::Value& value) {
   return counts;
 }
 
+LoraOptions loraOptionsOf(const Napi::Value& value) {
+  const Napi::Object from = objectOf(value, "options");
+  LoraOptions options;
+  options.rank = integerOf(from.Get("rank"), "options.rank", 1, std::numeric_limits<int32_t>::max());
+  options.scale = finiteOf(from.Get("scale"), "options.scale");
+  options.dropout = finiteOf(from.Get("dropout"), "options.dropout");
+  options.seed = static_cast<uint64_t>(integerOf(from.Get("seed"), "options.seed", 0, std::numeric_limits<uint32_t>::max()));
+  const Napi::Value modules = from.Get("modules");
+  if (!modules.IsArray()) throwTypeError(value.Env(), "options.modules must be an array");
+  const Napi::Array list = modules.As<Napi::Array>();
+  for (uint32_t i = 0; i < list.Length(); ++i)
+    options.modules.push_back(stringOf(list.Get(i), "options.modules[" + std::to_string(i) + "]"));
+  return options;
+}
+
 AdamW adamwOf(const Napi::Value& value) {
   const Napi::Object from = objectOf(value, "step");
   const auto number = [&](const char* name) { return finiteOf(from.Get(name), std::string("step.") + name); };

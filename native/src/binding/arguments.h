@@ -36,6 +36,7 @@ std::vector<uint8_t> bytesOf(const Napi::Value& value, const std::string& name);
 ModelConfig modelConfigOf(const Napi::Value& value);
 LossSpec lossOf(const Napi::Value& value);
 Counts countsOf(const Napi::Value& value);
+LoraOptions loraOptionsOf(const Napi::Value& value);
 AdamW adamwOf(const Napi::Value& value);
 GenerateRequest requestOf(const Napi::Value& value);
 /** "float32", "bfloat16" or "bfloat16x3". */

@@ -82,11 +82,18 @@ Napi::Function EngineObject::define(Napi::Env env) {
                       InstanceMethod<&E::backward>("backward"), InstanceMethod<&E::zeroGradients>("zeroGradients"),
                       InstanceMethod<&E::optimizerStep>("optimizerStep"), InstanceMethod<&E::generate>("generate"),
                       InstanceMethod<&E::generationStats>("generationStats"),
-                      InstanceMethod<&E::takePhases>("takePhases"), InstanceMethod<&E::dispose>("dispose")});
+                      InstanceMethod<&E::takePhases>("takePhases"),
+                      InstanceMethod<&E::createAdapter>("createAdapter"), InstanceMethod<&E::dispose>("dispose")});
 }
 
 EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<EngineObject>(info) {
   const Napi::Env env = info.Env();
+  if (info[0].IsExternal()) {
+    const AdapterParts& parts = *info[0].As<Napi::External<AdapterParts>>().Data();
+    engine_ = parts.engine;
+    adapter_ = parts.adapter;
+    return;
+  }
   try {
     const ModelConfig config = modelConfigOf(info[0]);
     const Napi::Object from = objectOf(info[1], "options");
@@ -114,7 +121,7 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
 }
 
 EngineObject::~EngineObject() {
-  if (engine_) engine_->close();
+  if (engine_ && !adapter_) engine_->close();
 }
 
 Engine& EngineObject::engine(Napi::Env env) const {
@@ -124,7 +131,9 @@ Engine& EngineObject::engine(Napi::Env env) const {
 
 const TensorSpec& EngineObject::tensorOf(const Napi::Value& name) const {
   try {
-    return engine(name.Env()).layout().at(stringOf(name, "name"));
+    const Engine& native = engine(name.Env());
+    const TensorTable& table = adapter_ ? adapter_->table() : native.layout();
+    return table.at(stringOf(name, "name"));
   } catch (const Error&) {
     throw toJs(name.Env(), std::current_exception());
   }
@@ -142,7 +151,8 @@ Napi::Value EngineObject::jobObject(Napi::Env env, Napi::Promise promise, Engine
 
 Napi::Value EngineObject::tensors(Info info) {
   const Napi::Env env = info.Env();
-  const std::vector<TensorSpec>& specs = engine(env).layout().tensors();
+  const Engine& native = engine(env);
+  const std::vector<TensorSpec>& specs = adapter_ ? adapter_->table().tensors() : native.layout().tensors();
   Napi::Array list = Napi::Array::New(env, specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
     Napi::Array shape = Napi::Array::New(env, specs[i].shape.size());
@@ -165,8 +175,8 @@ Napi::Value EngineObject::writeTensor(Info info) {
                                     "\" takes " + std::to_string(spec.count * sizeOf(dtype)));
   return job<Nothing>(
       info.Env(),
-      [name = spec.name, dtype, bytes](const Engine::Context& at, Nothing&) {
-        at.network.writeTensor(name, dtype, *bytes);
+      [adapter = adapter_, name = spec.name, dtype, bytes](const Engine::Context& at, Nothing&) {
+        parametersOf(at, adapter).writeTensor(name, dtype, *bytes);
       },
       undefined);
 }
@@ -176,9 +186,10 @@ Napi::Value EngineObject::readInto(Info info, Reader reader) {
   const auto target = keep(float32Of(info[1], "into", static_cast<size_t>(spec.count)));
   return job<std::vector<float>>(
       info.Env(),
-      [name = spec.name, count = spec.count, reader](const Engine::Context& at, std::vector<float>& values) {
+      [adapter = adapter_, name = spec.name, count = spec.count, reader](const Engine::Context& at,
+                                                                         std::vector<float>& values) {
         values.resize(count);
-        (at.network.*reader)(name, values.data());
+        (parametersOf(at, adapter).*reader)(name, values.data());
       },
       [target](Napi::Env env, std::vector<float>& values) -> Napi::Value {
         fill(env, *target, values);
@@ -186,9 +197,9 @@ Napi::Value EngineObject::readInto(Info info, Reader reader) {
       });
 }
 
-Napi::Value EngineObject::readTensor(Info info) { return readInto(info, &Network::readTensor); }
+Napi::Value EngineObject::readTensor(Info info) { return readInto(info, &Parameters::readTensor); }
 
-Napi::Value EngineObject::readGradient(Info info) { return readInto(info, &Network::readGradient); }
+Napi::Value EngineObject::readGradient(Info info) { return readInto(info, &Parameters::readGradient); }
 
 Napi::Value EngineObject::readMoments(Info info) {
   const TensorSpec& spec = tensorOf(info[0]);
@@ -197,10 +208,10 @@ Napi::Value EngineObject::readMoments(Info info) {
   using Moments = std::pair<std::vector<float>, std::vector<float>>;
   return job<Moments>(
       info.Env(),
-      [name = spec.name, count = spec.count](const Engine::Context& at, Moments& moments) {
+      [adapter = adapter_, name = spec.name, count = spec.count](const Engine::Context& at, Moments& moments) {
         moments.first.resize(count);
         moments.second.resize(count);
-        at.network.readMoments(name, moments.first.data(), moments.second.data());
+        parametersOf(at, adapter).readMoments(name, moments.first.data(), moments.second.data());
       },
       [first, second](Napi::Env env, Moments& moments) -> Napi::Value {
         fill(env, *first, moments.first);
@@ -215,22 +226,28 @@ Napi::Value EngineObject::writeMoments(Info info) {
   auto second = std::make_shared<std::vector<float>>(floatsOf(info[2], "second", static_cast<size_t>(spec.count)));
   return job<Nothing>(
       info.Env(),
-      [name = spec.name, first, second](const Engine::Context& at, Nothing&) {
-        at.network.writeMoments(name, first->data(), second->data());
+      [adapter = adapter_, name = spec.name, first, second](const Engine::Context& at, Nothing&) {
+        parametersOf(at, adapter).writeMoments(name, first->data(), second->data());
       },
       undefined);
 }
 
 Napi::Value EngineObject::optimizerSteps(Info info) {
-  return Napi::Number::New(info.Env(), static_cast<double>(engine(info.Env()).optimizerSteps()));
+  const Engine& native = engine(info.Env());
+  const int64_t steps = adapter_ ? adapter_->optimizerSteps() : native.optimizerSteps();
+  return Napi::Number::New(info.Env(), static_cast<double>(steps));
 }
 
 Napi::Value EngineObject::setOptimizerSteps(Info info) {
-  engine(info.Env()).setOptimizerSteps(integerOf(info[0], "steps", 0, int64_t{1} << 53));
+  Engine& native = engine(info.Env());
+  const int64_t steps = integerOf(info[0], "steps", 0, int64_t{1} << 53);
+  if (adapter_) adapter_->setOptimizerSteps(steps);
+  else native.setOptimizerSteps(steps);
   return info.Env().Undefined();
 }
 
 Napi::Value EngineObject::initialise(Info info) {
+  requireModel(info.Env(), "initialise");
   const int64_t seed = integerOf(info[0], "seed", 0, std::numeric_limits<uint32_t>::max());
   const double std = finiteOf(info[1], "std");
   return job<Nothing>(
@@ -243,7 +260,9 @@ Napi::Value EngineObject::initialise(Info info) {
 
 Napi::Value EngineObject::snapshot(Info info) {
   return job<Snapshot>(
-      info.Env(), [](const Engine::Context& at, Snapshot& snapshot) { snapshot = at.network.snapshot(); },
+      info.Env(), [adapter = adapter_](const Engine::Context& at, Snapshot& snapshot) {
+        snapshot = parametersOf(at, adapter).snapshot();
+      },
       [](Napi::Env env, Snapshot& snapshot) -> Napi::Value { return SnapshotObject::wrap(env, snapshot); });
 }
 
@@ -254,10 +273,10 @@ Napi::Value EngineObject::adopt(Info info) {
     throwRangeError(info.Env(), "running \"" + running + "\" is unknown; there are finish and swap");
   return job<uint64_t>(
       info.Env(),
-      [snapshot, running](const Engine::Context& at, uint64_t& version) {
-        at.network.adopt(snapshot);
-        version = at.network.version();
-        if (running == "swap") at.moveGenerations();
+      [adapter = adapter_, snapshot, running](const Engine::Context& at, uint64_t& version) {
+        parametersOf(at, adapter).adopt(snapshot);
+        version = at.network.versionWith(adapter.get());
+        if (running == "swap") at.moveGenerations(adapter.get());
       },
       [](Napi::Env env, uint64_t& version) -> Napi::Value {
         return Napi::Number::New(env, static_cast<double>(version));
@@ -268,7 +287,9 @@ Napi::Value EngineObject::score(Info info) {
   auto tokens = std::make_shared<OwnedTokens>(tokensOf(info[0], info[1], info[2]));
   return job<Scores>(
       info.Env(),
-      [tokens](const Engine::Context& at, Scores& scores) { scores = at.network.score(at.compute, tokens->view()); },
+      [adapter = adapter_, tokens](const Engine::Context& at, Scores& scores) {
+        scores = at.network.score(at.compute, tokens->view(), adapter.get());
+      },
       [](Napi::Env env, Scores& scores) -> Napi::Value { return scoresOf(env, scores); });
 }
 
@@ -278,8 +299,8 @@ Napi::Value EngineObject::forwardBackward(Info info) {
   const LossSpec loss = lossOf(info[2]);
   return job<LossReport>(
       info.Env(),
-      [batch, counts, loss](const Engine::Context& at, LossReport& report) {
-        report = at.network.forwardBackward(at.compute, batch->view(), counts, loss);
+      [adapter = adapter_, batch, counts, loss](const Engine::Context& at, LossReport& report) {
+        report = at.network.forwardBackward(at.compute, batch->view(), counts, loss, adapter.get());
       },
       [](Napi::Env env, LossReport& report) -> Napi::Value {
         Napi::Object object = scoresOf(env, report);
@@ -294,7 +315,9 @@ Napi::Value EngineObject::forward(Info info) {
   auto batch = std::make_shared<OwnedBatch>(batchOf(info[0]));
   return job<Scores>(
       info.Env(),
-      [batch](const Engine::Context& at, Scores& scores) { scores = at.network.forward(at.compute, batch->view()); },
+      [adapter = adapter_, batch](const Engine::Context& at, Scores& scores) {
+        scores = at.network.forward(at.compute, batch->view(), adapter.get());
+      },
       [](Napi::Env env, Scores& scores) -> Napi::Value { return scoresOf(env, scores); });
 }
 
@@ -304,20 +327,23 @@ Napi::Value EngineObject::backward(Info info) {
       floatsOf(info[0], "gradient", info[0].As<Napi::TypedArray>().ElementLength()));
   return job<Nothing>(
       info.Env(),
-      [gradient](const Engine::Context& at, Nothing&) { at.network.backward(at.compute, *gradient); }, undefined);
+      [adapter = adapter_, gradient](const Engine::Context& at, Nothing&) {
+        at.network.backward(at.compute, *gradient, adapter.get());
+      },
+      undefined);
 }
 
 Napi::Value EngineObject::zeroGradients(Info info) {
   return job<Nothing>(
-      info.Env(), [](const Engine::Context& at, Nothing&) { at.network.zeroGradients(); }, undefined);
+      info.Env(), [adapter = adapter_](const Engine::Context& at, Nothing&) { parametersOf(at, adapter).zeroGradients(); }, undefined);
 }
 
 Napi::Value EngineObject::optimizerStep(Info info) {
   const AdamW step = adamwOf(info[0]);
   return job<AdamWReport>(
       info.Env(),
-      [step](const Engine::Context& at, AdamWReport& report) {
-        report = at.network.optimizerStep(at.compute, step);
+      [adapter = adapter_, step](const Engine::Context& at, AdamWReport& report) {
+        report = parametersOf(at, adapter).optimizerStep(at.compute, step);
       },
       [](Napi::Env env, AdamWReport& report) -> Napi::Value {
         Napi::Object object = Napi::Object::New(env);
@@ -347,9 +373,39 @@ Napi::Value EngineObject::takePhases(Info info) {
       });
 }
 
+Napi::Value EngineObject::createAdapter(Info info) {
+  const Napi::Env env = info.Env();
+  requireModel(env, "createAdapter");
+  const LoraOptions options = loraOptionsOf(info[0]);
+  const bool trainable = booleanOf(objectOf(info[0], "options").Get("trainable"), "options.trainable");
+  try {
+    AdapterParts parts{engine_, engine(env).createAdapter(options, trainable)};
+    return Environment::of(env).engineClass.New({Napi::External<AdapterParts>::New(env, &parts)});
+  } catch (const Error&) {
+    throw toJs(env, std::current_exception());
+  }
+}
+
+void EngineObject::requireModel(Napi::Env env, const char* operation) const {
+  engine(env);
+  if (adapter_)
+    throw toJs(env, std::make_exception_ptr(
+                        Error("ERR_STATE", std::string(operation) + " is of a model, and this is an adapter on one")));
+}
+
+/** An adapter leaves its model as it is. Jobs that were asked for before hold it until they are done. */
+void EngineObject::disposeAdapter() {
+  if (engine_) engine_->submit([id = adapter_->id()](const Engine::Context& at) { at.generations.forget(id); },
+                               [](std::exception_ptr) {});
+}
+
 Napi::Value EngineObject::dispose(Info info) {
-  if (engine_) engine_->close();
+  if (adapter_)
+    disposeAdapter();
+  else if (engine_)
+    engine_->close();
   engine_ = nullptr;
+  adapter_ = nullptr;
   return info.Env().Undefined();
 }
 

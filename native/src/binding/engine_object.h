@@ -54,9 +54,25 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
   Napi::Value generate(Info info);
   Napi::Value takePhases(Info info);
   Napi::Value generationStats(Info info);
+  Napi::Value createAdapter(Info info);
   Napi::Value dispose(Info info);
 
+  /** What an adapter on an engine is made of; it has the methods of the engine for parameters of its own. */
+  struct AdapterParts {
+    std::shared_ptr<Engine> engine;
+    std::shared_ptr<Adapter> adapter;
+  };
+
+  /** Whose values, gradients and moments these are. */
+  static Parameters& parametersOf(const Engine::Context& at, const std::shared_ptr<Adapter>& adapter) {
+    if (adapter) return *adapter;
+    return at.network;
+  }
+
   Engine& engine(Napi::Env env) const;
+  /** Throws when this is an adapter. */
+  void requireModel(Napi::Env env, const char* operation) const;
+  void disposeAdapter();
   const TensorSpec& tensorOf(const Napi::Value& name) const;
 
   /** Queues the work and returns the job: `done` is kept with `value` of what the work made. */
@@ -64,10 +80,12 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
   Napi::Value job(Napi::Env env, std::function<void(const Engine::Context&, Result&)> work,
                   std::function<Napi::Value(Napi::Env, Result&)> value);
   Napi::Value jobObject(Napi::Env env, Napi::Promise promise, Engine::Ticket ticket);
-  using Reader = void (Network::*)(const std::string&, float*);
+  using Reader = void (Parameters::*)(const std::string&, float*);
   Napi::Value readInto(Info info, Reader reader);
 
   std::shared_ptr<Engine> engine_;
+  /** null: this is the model itself */
+  std::shared_ptr<Adapter> adapter_;
 };
 
 template <class Result>

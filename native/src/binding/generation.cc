@@ -26,6 +26,7 @@ Napi::Value EngineObject::generate(Info info) {
   const Napi::Env env = info.Env();
   GenerateRequest request = requestOf(info[0]);
   Engine& native = engine(env);
+  request.adapter = adapter_;
   Environment& environment = Environment::of(env);
   auto result = std::make_shared<GenerateResult>();
   Napi::Promise promise;

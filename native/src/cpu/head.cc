@@ -90,7 +90,7 @@ class Head {
       slopes_[static_cast<size_t>(i)] = T(slope) * (T(1) / T(targets[i].temperature));
     }
     if (dHidden_ == nullptr) return;
-    right_.pack(compute_, count, width_, rows(x_, width_));
+    if (dw_ != nullptr) right_.pack(compute_, count, width_, rows(x_, width_));
     compute_.pool.parallelTasks(slices_, [&](int64_t slice) { backward(slice); });
     forRows(compute_, count, slices_ * width_, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i++) {
@@ -123,7 +123,8 @@ class Head {
       forRows(compute_, count_, columns, [&](int64_t first, int64_t last) {
         for (int64_t i = first; i < last; i++) gradientRow(i, from, columns);
       });
-      gemm(compute_, columns, transposed(z_ + from, vocab_), right_, dw_ + from * width_, width_, true);
+      if (dw_ != nullptr)
+        gemm(compute_, columns, transposed(z_ + from, vocab_), right_, dw_ + from * width_, width_, true);
       gemm(compute_, count_, width_, columns, rows(z_ + from, vocab_), rows(w_ + from * width_, width_),
            partial_ + slice * count_ * width_, width_, from > slice * columns_);
     }
