@@ -119,8 +119,28 @@ export interface Engine {
   readonly save: (directory: string) => Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem>
   /** Fails when a tokenizer of this size (one more than its largest id) has ids that the model does not know. */
   readonly checkVocabulary: (tokenizerSize: number) => Effect.Effect<void, ModelError>
+  /**
+   * An adapter on this model until the scope closes: an engine with tensors, gradients, moments and steps of its own, whose
+   * passes and generations are the model's with the adapter. `Lora` makes them.
+   */
+  readonly adapter: (
+    options: Native.AdapterOptions,
+    files: WeightFiles
+  ) => Effect.Effect<Engine, NativeError, Scope.Scope>
   /** Where the time of passes and optimiser steps went since this was last asked. */
   readonly takePhases: Effect.Effect<Native.Phases, NativeError>
+}
+
+/** How parameters are read from a directory and written to one. @category model */
+export interface WeightFiles {
+  readonly load: (
+    into: Engine,
+    directory: string
+  ) => Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem>
+  readonly save: (
+    from: Engine,
+    directory: string
+  ) => Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem>
 }
 
 /** First and second moment of AdamW. @category model */
@@ -265,17 +285,43 @@ export const open = (
             run("initialise", () => native.initialise(randomInit.seed, randomInit.std)),
             [{ file: "model.safetensors", names: tensors.map(({ name }) => name) }]
           )
-    return make(native, { directory, config, configText: text, files, tensors, trainable })
+    return make(native, { directory, config, tensors, trainable, files: filesOf(native, config, files, text) })
   })
 
+const filesOf = (
+  native: Native.NativeEngine,
+  config: Native.ModelConfig,
+  files: Safetensors.Files,
+  configText: string
+): WeightFiles => ({
+  load: (_, from) => Effect.asVoid(loadWeights(native, config, from)),
+  save: ({ directory, readTensor, tensors }, to) =>
+    Effect.zipRight(
+      Safetensors.write(
+        to,
+        files,
+        tensors.map(({ name, shape }) => ({
+          name,
+          shape,
+          values: Effect.flatMap(readTensor(name), Finite.forSaving(to, name))
+        }))
+      ),
+      copyCompanions(directory, to, configText)
+    )
+})
+
 /**
- * The bytes that an engine for the model in `directory` takes, for packed batches of up to `tokens` tokens.
+ * The bytes that an engine for the model in `directory` takes, for packed batches of up to `tokens` tokens, and with
+ * `lora` an adapter that is trained on it.
  *
  * @category constructors
  */
 export const memoryPlan = (
   directory: string,
-  options: Omit<Options, "isa" | "randomInit" | "memoryLimit"> & { readonly tokens: number }
+  options: Omit<Options, "isa" | "randomInit" | "memoryLimit"> & {
+    readonly tokens: number
+    readonly lora?: Native.AdapterOptions | undefined
+  }
 ): Effect.Effect<Native.MemoryPlan, ModelError | NativeError, FileSystem.FileSystem> =>
   Effect.gen(function* () {
     const { config } = yield* ModelConfig.read(directory)
@@ -293,7 +339,10 @@ export const memoryPlan = (
  */
 export const requireMemory = (
   directory: string,
-  options: Omit<Options, "isa" | "randomInit"> & { readonly tokens: number }
+  options: Omit<Options, "isa" | "randomInit"> & {
+    readonly tokens: number
+    readonly lora?: Native.AdapterOptions | undefined
+  }
 ): Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem> =>
   Effect.gen(function* () {
     const { memoryLimit, ...planned } = options
@@ -313,13 +362,12 @@ const make = (
   model: {
     readonly directory: string
     readonly config: Native.ModelConfig
-    readonly configText: string
-    readonly files: Safetensors.Files
     readonly tensors: ReadonlyArray<Tensor>
     readonly trainable: boolean
+    readonly files: WeightFiles
   }
 ): Engine => {
-  const { config, directory, tensors } = model
+  const { config, directory, files, tensors } = model
   const sizes = new Map(tensors.map(({ name, shape }) => [name, elements(shape)]))
   const room = (name: string) => new Float32Array(sizes.get(name) ?? 0)
   const read = (
@@ -335,7 +383,7 @@ const make = (
       )
     })
   const readTensor = (name: string) => read("readTensor", name, (into) => native.readTensor(name, into))
-  return {
+  const self: Engine = {
     directory,
     config,
     trainable: model.trainable,
@@ -365,19 +413,22 @@ const make = (
         )
       }),
     writeMoments: (name, { first, second }) => run("writeMoments", () => native.writeMoments(name, first, second)),
-    load: (from) => Effect.asVoid(loadWeights(native, config, from)),
-    save: (to) =>
-      Effect.zipRight(
-        Safetensors.write(
-          to,
-          model.files,
-          tensors.map(({ name, shape }) => ({
-            name,
-            shape,
-            values: Effect.flatMap(readTensor(name), Finite.forSaving(to, name))
-          }))
+    load: (from) => files.load(self, from),
+    save: (to) => files.save(self, to),
+    adapter: (options, adapterFiles) =>
+      Effect.map(
+        Effect.acquireRelease(
+          now("createAdapter", () => native.createAdapter(options)),
+          (adapter) => Effect.sync(() => adapter.dispose())
         ),
-        copyCompanions(directory, to, model.configText)
+        (adapter) =>
+          make(adapter, {
+            directory,
+            config,
+            tensors: adapter.tensors(),
+            trainable: options.trainable,
+            files: adapterFiles
+          })
       ),
     takePhases: run("takePhases", () => native.takePhases()),
     checkVocabulary: (tokenizerSize) =>
@@ -390,4 +441,5 @@ const make = (
             })
           )
   }
+  return self
 }

@@ -180,6 +180,20 @@ export type Precision = "float32" | "bfloat16" | "bfloat16x3"
 /** @category model */
 export type DType = "F32" | "F16" | "BF16"
 
+/** An adapter: y = W·x + scale · B·(A·dropout(x)) for each of `modules`. @category model */
+export interface AdapterOptions {
+  readonly rank: number
+  readonly scale: number
+  /** share of A's inputs that a training pass leaves out, in [0, 1) */
+  readonly dropout: number
+  /** an unsigned 32-bit integer: where A's first values and the masks of dropout come from */
+  readonly seed: number
+  /** matrices of layers, as `model.layers.0.self_attn.q_proj` */
+  readonly modules: ReadonlyArray<string>
+  /** keeps gradients and moments of its own */
+  readonly trainable: boolean
+}
+
 /** @category model */
 export interface NativeEngine {
   /** every parameter, named and shaped as in a Hugging Face checkpoint, in the order of the network */
@@ -224,6 +238,12 @@ export interface NativeEngine {
   /** Where the time went since this was last asked. */
   readonly takePhases: () => Job<Phases>
   readonly generationStats: () => Job<GenerationStats>
+  /**
+   * An adapter on this model, with the same methods for parameters of its own: passes, generations, steps and snapshots of
+   * it are of the model with the adapter, and change nothing of the model. It begins as the model itself. Its jobs are
+   * the engine's; disposing it leaves the engine as it is.
+   */
+  readonly createAdapter: (options: AdapterOptions) => NativeEngine
   /** Cancels what is queued and frees all memory once the running job has stopped. */
   readonly dispose: () => void
 }
@@ -234,6 +254,8 @@ export interface MemoryPlan {
   readonly gradients: number
   /** both moments of AdamW */
   readonly optimizer: number
+  /** of the adapter: its values, and the gradients and moments that the model then has none of */
+  readonly adapters: number
   /** kept from a forward pass for its backward pass */
   readonly activations: number
   /** of the running layer and of the head */
@@ -322,6 +344,8 @@ export interface NativeAddon {
       readonly headDtype: Precision
       readonly activationCheckpointing: boolean
       readonly tokens: number
+      /** the adapter that is trained on a model that is not */
+      readonly lora?: AdapterOptions | undefined
     }
   ) => MemoryPlan
   /** The loss kernels alone, for tests and conformance: gradients by the trainer's log-probabilities. */

@@ -185,6 +185,18 @@ const writeFile = <E, R>(path: string, tensors: ReadonlyArray<Source<E, R>>) =>
     yield* Effect.mapError(fs.rename(partial, path), unwritable(path))
   })
 
+/** Writes F32 tensors into one file of a directory, which is made when it is not there. @category encoding */
+export const writeSingle = <E, R>(
+  directory: string,
+  file: string,
+  tensors: ReadonlyArray<Source<E, R>>
+): Effect.Effect<void, E | ModelError, R | FileSystem.FileSystem> =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem
+    yield* Effect.mapError(fs.makeDirectory(directory, { recursive: true }), unwritable(directory))
+    yield* writeFile(`${directory}/${file}`, tensors)
+  })
+
 /**
  * Writes F32 tensors under the given names. Several files get an index whose entries and `total_size` are those of what
  * was written; files of `files` that hold none of the tensors are left out. `E` and `R` are those of the tensors' values.

@@ -28,11 +28,12 @@ describe("the engine over CUDA", () => {
       env: { ...process.env, PRIMERL_CUDA_LIBRARY: emulated },
       maxBuffer: 1 << 24
     })
-    const { checks, cpu, cuda, refused } = JSON.parse(stdout) as {
+    const { checks, cpu, cuda, refused, withoutAdapter } = JSON.parse(stdout) as {
       readonly checks: ReadonlyArray<Check>
       readonly cpu: Trained
       readonly cuda: Trained
       readonly refused: string
+      readonly withoutAdapter: string
     }
     expect(checks.length).toBeGreaterThan(20)
     expect(checks.filter((check) => !passes(check))).toEqual([])
@@ -42,6 +43,7 @@ describe("the engine over CUDA", () => {
     for (const [i, value] of cuda.norm.entries()) expect(value).toBeCloseTo(cpu.norm[i]!, 5)
     for (const [i, value] of cuda.logprobs.entries()) expect(value).toBeCloseTo(cpu.logprobs[i]!, 1)
     expect(refused).toMatch(/float32 or of bfloat16/)
+    expect(withoutAdapter).toMatch(/LoRA on CUDA is not there yet/)
   })
 
   it("without a device, an engine says why it cannot be opened there", () => {

@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Models from "../../src/conformance/Models.ts"
 import * as Addon from "../../src/Trainer/Addon.ts"
 import * as Engine from "../../src/Trainer/Engine.ts"
+import * as Lora from "../../src/Trainer/Lora.ts"
 
 const cases = fileURLToPath(new URL("../data/cases", import.meta.url))
 const directory = `${cases}/models/qwen3-tied`
@@ -55,7 +56,22 @@ const program = Effect.gen(function* () {
   const refused = yield* Effect.flip(
     Effect.scoped(Engine.open(directory, { threads: 1, trainable: true, device: "cuda", dtype: "bfloat16x3" }))
   )
+  const withoutAdapter = yield* Effect.flip(
+    Effect.scoped(
+      Effect.flatMap(Engine.open(directory, { threads: 1, trainable: false, device: "cuda" }), (engine) =>
+        Lora.attach(engine, {
+          rank: 2,
+          alpha: 2,
+          dropout: 0,
+          targetModules: Lora.projections,
+          rankStabilised: false,
+          seed: 0
+        })
+      )
+    )
+  )
   return {
+    withoutAdapter: withoutAdapter.message,
     checks: checks.flat(),
     cpu: yield* trained("cpu"),
     cuda: yield* trained("cuda"),

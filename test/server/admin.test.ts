@@ -85,6 +85,20 @@ const mergedByHand = (engine: Engine.Engine, scale: number, tensors: ReadonlyArr
     { discard: true }
   )
 
+interface Choice {
+  readonly text: string
+  readonly logprobs: { readonly token_logprobs: ReadonlyArray<number> }
+}
+
+/** The same text with nearly the same log-probabilities: B·(A·x) and (B·A)·x differ in the last digits. */
+const expectNear = (one: unknown, other: unknown) => {
+  const [a, b] = [one as Choice, other as Choice]
+  expect(a.text).toBe(b.text)
+  a.logprobs.token_logprobs.forEach((value, at) => {
+    expect(value).toBeCloseTo(b.logprobs.token_logprobs[at]!, 4)
+  })
+}
+
 const firstOf = ({ body }: { readonly body: { readonly choices: ReadonlyArray<unknown> } }) => body.choices[0]
 
 layer(NodeContext.layer)("the admin routes", (it) => {
@@ -229,7 +243,7 @@ layer(NodeContext.layer)("the admin routes", (it) => {
         model: yield* changed({ weights: (engine) => mergedByHand(engine, 3, matrices()) })
       })
       const merged = firstOf(yield* call("/v1/completions", { ...ask, model: "sharper" }))
-      expect(merged).toEqual(firstOf(yield* byHand.call("/v1/completions", ask)))
+      expectNear(merged, firstOf(yield* byHand.call("/v1/completions", ask)))
       expect(merged).not.toEqual(before)
       expect(firstOf(yield* call("/v1/completions", { ...ask, model: "policy" }))).toEqual(before)
 
@@ -238,7 +252,8 @@ layer(NodeContext.layer)("the admin routes", (it) => {
       const stable = yield* serve({
         model: yield* changed({ weights: (engine) => mergedByHand(engine, 6 / Math.SQRT2, matrices()) })
       })
-      expect(firstOf(yield* call("/v1/completions", { ...ask, model: "sharper" }))).toEqual(
+      expectNear(
+        firstOf(yield* call("/v1/completions", { ...ask, model: "sharper" })),
         firstOf(yield* stable.call("/v1/completions", ask))
       )
       expect((yield* call("/v1/models")).body.data).toHaveLength(2)
@@ -268,6 +283,32 @@ layer(NodeContext.layer)("the admin routes", (it) => {
       expect(firstOf(yield* call("/v1/completions", { ...ask, model: "half" }))).toEqual(
         firstOf(yield* call("/v1/completions", { ...ask, model: "whole" }))
       )
+    })
+  )
+
+  it.scoped("adapters that are asked at the same time answer as alone, and follow the base to new weights", () =>
+    Effect.gen(function* () {
+      const { call } = yield* serve()
+      for (const [name, settings] of [
+        ["one", {}],
+        ["other", { lora_alpha: 12 }]
+      ] as const) {
+        const lora_path = yield* adapter(settings, matrices())
+        yield* call("/v1/load_lora_adapter", { lora_name: name, lora_path }, asAdmin)
+      }
+      const answer = (model: string) => Effect.map(call("/v1/completions", { ...ask, model }), firstOf)
+      const names = ["one", "policy", "other"]
+      const alone = yield* Effect.forEach(names, answer)
+      expect(new Set(alone.map((choice) => JSON.stringify(choice))).size).toBe(3)
+      const together = yield* Effect.forEach([...names, ...names], answer, { concurrency: "unbounded" })
+      expect(together).toEqual([...alone, ...alone])
+
+      const fresh = yield* changed({ weights: (engine) => mergedByHand(engine, 1, matrices()) })
+      yield* call("/update_weights", { weight_dir: fresh }, asAdmin)
+      const byHand = yield* serve({
+        model: yield* changed({ weights: (engine) => mergedByHand(engine, 4, matrices()) })
+      })
+      expectNear(yield* answer("one"), firstOf(yield* byHand.call("/v1/completions", ask)))
     })
   )
 
@@ -306,7 +347,9 @@ layer(NodeContext.layer)("the admin routes", (it) => {
           /adapter_config\.json: target_modules: the pattern takes longer than 1000 ms/
         ],
         [{ target_modules: "(" }, matrices(), /adapter_config\.json: target_modules: Invalid regular expression/],
-        [{}, [{ ...A, values: A.values.map(() => Number.NaN) }, B, ...others], /q_proj\.weight holds NaN/],
+        [{}, [{ ...A, values: A.values.map(() => Number.NaN) }, B, ...others], /q_proj\.lora_A\.weight holds NaN/],
+        [{}, [...matrices(), ...matrices("")], /"model\..*" and "base_model\..*" are for the same matrix/],
+        [{ target_modules: [query] }, matrices(), /down_proj, which target_modules does not name/],
         [{ use_dora: true }, matrices(), /adapter_config\.json: is no .*: use_dora: Expected false, actual true$/],
         [{ modules_to_save: ["lm_head"] }, matrices(), /modules_to_save/],
         [{ r: 0, lora_alpha: "x" }, matrices(), /r: .*lora_alpha: /]
