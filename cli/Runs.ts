@@ -3,10 +3,11 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
-import type { Finding, SftConfig, TrainConfig, TrainDraft } from "../src/Config.ts"
+import type { Finding, LoraConfig, SftConfig, TrainConfig, TrainDraft } from "../src/Config.ts"
 import type { AlgorithmConfig, Facts } from "../src/Registry.ts"
 import type { EvalReport, SftReport, StepReport } from "../src/Report.ts"
 import type { Ended } from "../src/Rollout.ts"
+import type { Options as MergeOptions } from "../src/run/Merge.ts"
 import type { Plan as SourcePlan } from "../src/run/Sources.ts"
 import type { Listening, Options as ServeOptions } from "../src/server/Serve.ts"
 import type { CudaFound, MemoryPlan, NativeAddon } from "../src/Trainer/Native.ts"
@@ -66,11 +67,11 @@ export interface RunsService {
   readonly check: (config: TrainDraft) => Effect.Effect<ReadonlyArray<Finding>>
   /** Each training source in the words of a plan; starts and connects nothing. */
   readonly plan: (config: TrainDraft) => Effect.Effect<ReadonlyArray<SourcePlan>, RunFailure>
-  /** The bytes that training takes, for micro-batches of up to `tokens` tokens. */
+  /** The bytes that training takes, of an adapter or of all, for micro-batches of up to `tokens` tokens. */
   readonly memory: (
     directory: string,
     engine: TrainConfig["trainer"]["engine"],
-    tokens: number
+    options: { readonly tokens: number; readonly lora?: LoraConfig | undefined }
   ) => Effect.Effect<MemoryPlan, RunFailure>
   readonly train: (
     config: TrainConfig,
@@ -79,6 +80,8 @@ export interface RunsService {
   readonly sft: (config: SftConfig) => Effect.Effect<Started<SftReport>, RunFailure, Scope.Scope>
   /** Listens until the scope closes. */
   readonly serve: (options: ServeOptions) => Effect.Effect<Listening, RunFailure, Scope.Scope>
+  /** Writes a model directory with an adapter made part of it. */
+  readonly merge: (options: MergeOptions) => Effect.Effect<void, RunFailure>
   /** One report for each evaluation source, when it is done. */
   readonly evaluate: (
     config: TrainConfig,

@@ -68,6 +68,11 @@ export const layer = Layer.effect(
           lazily(() => import("../src/server/Serve.ts")),
           ({ start }) => Effect.provide(Effect.mapError(start(options), failure), context)
         ),
+      merge: (options) =>
+        Effect.flatMap(
+          lazily(() => import("../src/run/Merge.ts")),
+          (merging) => Effect.provide(Effect.mapError(merging.run(options), failure), context)
+        ),
       evaluate: (config, options) =>
         Stream.unwrap(Effect.map(run, ({ evaluate }) => evaluate(config, options))).pipe(
           Stream.mapError(failure),

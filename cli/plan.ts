@@ -35,9 +35,10 @@ export const command = Command.make("plan", { files, set }, ({ files, set }) =>
     if (!isThere) notes.push(`model.name: there is no model directory ${name}`)
     const sources = plan._tag === "Train" ? yield* runs.plan(plan.config) : []
     const engine = plan._tag === "Train" ? plan.config.trainer.engine : plan.config.engine
+    const lora = plan._tag === "Train" ? plan.config.trainer.model.lora : plan.config.model.lora
     const tokens = plan._tag === "Train" ? plan.config.trainer.model.seqLen : plan.config.data.seqLen
     const memory =
-      name === undefined || !isThere ? Option.none() : yield* Effect.option(runs.memory(name, engine, tokens))
+      name === undefined || !isThere ? Option.none() : yield* Effect.option(runs.memory(name, engine, { tokens, lora }))
     yield* write(text(plan, sources, notes, Option.getOrUndefined(memory)))
     yield* written
   })

@@ -12,6 +12,7 @@ import * as doctor from "./doctor.ts"
 import * as evaluate from "./eval.ts"
 import { WrongCall } from "./exit.ts"
 import * as Log from "./log.ts"
+import * as merge from "./merge.ts"
 import { Output, type OutputService } from "./Output.ts"
 import * as plan from "./plan.ts"
 import * as render from "./render.ts"
@@ -29,6 +30,7 @@ const syntax: Syntax = {
   eval: { options: evaluate.operands, files: configuration },
   plan: { options: plan.operands, files: configuration },
   serve: { options: serve.operands, files: "a model directory, such as examples/reverse-text/policy" },
+  merge: { options: {}, files: "a model directory, an adapter's and one to be made" },
   "algo explain": {
     options: algo.explainOperands,
     files: "a file of rollouts, such as runs/NAME/rollouts/step_000001.jsonl"
@@ -47,6 +49,7 @@ const root = Command.make("primerl").pipe(
     evaluate.command,
     plan.command,
     serve.command,
+    merge.command,
     algo.command,
     trace.command,
     render.command,
@@ -63,6 +66,7 @@ const footer = HelpDoc.blocks([
   HelpDoc.p("primerl trace runs/reverse-text/rollouts/step_000001.jsonl"),
   HelpDoc.p("primerl render conversation.json --model examples/reverse-text/policy"),
   HelpDoc.p("primerl serve examples/reverse-text/policy --port 8001"),
+  HelpDoc.p("primerl merge examples/reverse-text/policy runs/NAME/checkpoints/step_40 merged"),
   HelpDoc.h1("ALSO"),
   HelpDoc.p("primerl COMMAND --help, primerl --version, primerl --completions bash (or zsh, fish, sh)")
 ])

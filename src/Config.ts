@@ -24,6 +24,7 @@ export type {
   EnvironmentSpec,
   EvalConfig,
   EvalSourceConfig,
+  LoraConfig,
   ModuleSpec,
   OrchestratorConfig,
   SamplingConfig,

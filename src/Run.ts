@@ -41,11 +41,11 @@ import * as Sources from "./run/Sources.ts"
 import { open, type Started } from "./run/Started.ts"
 import * as Summary from "./run/Summary.ts"
 import * as State from "./State.ts"
-import * as NativeEngine from "./Trainer/Engine.ts"
 import * as ModelConfig from "./Trainer/ModelConfig.ts"
 import type { ModelError } from "./Trainer/ModelError.ts"
 import type { MemoryPlan } from "./Trainer/Native.ts"
 import type { NativeError } from "./Trainer/NativeError.ts"
+import * as Peft from "./Trainer/Peft.ts"
 
 export type { Started }
 
@@ -95,14 +95,21 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
 
     const engine = engineOf(trainer.engine)
     const { optim, scheduler } = trainer
+    const { lora } = trainer.model
+    const saved = resumedFrom === undefined ? undefined : weights
+    const adapter = lora === undefined ? undefined : { lora, seed, saved }
+    // Under an adapter a checkpoint holds the adapter alone, and the model stays where it is.
+    const opened = adapter === undefined ? weights : model.name
     const policy = yield* Layer.mergeAll(
-      Policy.layerInference(weights, {
+      Policy.layerInference(opened, {
         ...engine,
+        adapter,
         version: resumedFrom ?? 0,
         maxSequenceLength: orchestrator.seqLen
       }),
-      Policy.layerTrainer(weights, {
+      Policy.layerTrainer(opened, {
         ...engine,
+        adapter,
         maxTokens: trainer.model.seqLen,
         training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
         optimizer: resumedFrom === undefined ? "fresh" : "saved"
@@ -178,6 +185,7 @@ export const sft = (config: Config.SftConfig) =>
       ...engineOf(engine),
       maxTokens: data.seqLen,
       randomInit: model.randomInit,
+      adapter: model.lora === undefined ? undefined : { lora: model.lora, seed, saved: undefined },
       training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
       optimizer: "fresh"
     }).pipe(Layer.provideMerge(Policy.layerText(model.name)), Layer.build)
@@ -229,7 +237,8 @@ const evaluationsOf = (config: Config.TrainConfig, { examples }: { readonly exam
   )
 
 /**
- * Measures a policy on what its environments hold out: one report per evaluation source, as each is done.
+ * Measures a policy on what its environments hold out: one report per evaluation source, as each is done. `model` may be
+ * the directory of an adapter on the configuration's own model.
  *
  * @category running
  */
@@ -239,16 +248,24 @@ export const evaluate = (
 ) => {
   const { orchestrator, trainer } = config
   const model = options.model ?? config.model.name
-  const layer = Policy.layerInference(model, {
-    ...engineOf(trainer.engine),
-    maxSequenceLength: orchestrator.seqLen
-  }).pipe(Layer.provideMerge(Policy.layerText(model)), Layer.merge(Permits.layer(orchestrator.maxInflight)))
+  const layerOf = (base: string, saved: string | undefined) =>
+    Policy.layerInference(base, {
+      ...engineOf(trainer.engine),
+      maxSequenceLength: orchestrator.seqLen,
+      saved
+    }).pipe(Layer.provideMerge(Policy.layerText(base)), Layer.merge(Permits.layer(orchestrator.maxInflight)))
+  const layer = Layer.unwrapEffect(
+    Effect.map(Peft.isThere(model), (adapter) =>
+      adapter ? layerOf(config.model.name, model) : layerOf(model, undefined)
+    )
+  )
   const reports = Stream.unwrap(Effect.map(evaluationsOf(config, options), Stream.fromIterable)).pipe(
     Stream.mapEffect((evaluation) => Evaluation.run({ ...evaluation.options, model })),
     Stream.provideSomeLayer(layer)
   )
   // A directory that holds no model is told as that, and not by the first of its files that is missed.
-  return Stream.unwrap(Effect.as(ModelConfig.read(model), reports))
+  const found = Effect.flatMap(Peft.isThere(model), (adapter) => ModelConfig.read(adapter ? config.model.name : model))
+  return Stream.unwrap(Effect.as(found, reports))
 }
 
 /**
@@ -274,17 +291,18 @@ export const check = (config: Config.TrainDraft): Effect.Effect<ReadonlyArray<Co
   })
 
 /**
- * The bytes that training the model in `directory` takes, for micro-batches of up to `tokens` tokens. Nothing is opened.
+ * The bytes that training the model in `directory` takes, or an adapter on it, for micro-batches of up to `tokens` tokens.
+ * Nothing is opened.
  *
  * @category checking
  */
 export const memory = (
   directory: string,
   engine: Config.TrainConfig["trainer"]["engine"],
-  tokens: number
+  options: { readonly tokens: number; readonly lora?: Config.LoraConfig | undefined }
 ): Effect.Effect<MemoryPlan, ModelError | NativeError, FileSystem.FileSystem> => {
-  const { memoryLimit: _, ...options } = engineOf(engine)
-  return NativeEngine.memoryPlan(directory, { ...options, trainable: true, tokens })
+  const { memoryLimit: _, randomInit: __, ...planned } = engineOf(engine)
+  return Policy.memory(directory, { ...planned, ...options })
 }
 
 /**

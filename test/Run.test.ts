@@ -12,6 +12,7 @@ import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as Config from "../src/Config.ts"
 import * as Run from "../src/Run.ts"
+import * as Merge from "../src/run/Merge.ts"
 
 const rl = fileURLToPath(new URL("../examples/reverse-text/rl.toml", import.meta.url))
 const policy = fileURLToPath(new URL("../examples/reverse-text/policy", import.meta.url))
@@ -50,14 +51,18 @@ const refusing = Effect.acquireRelease(
 const failure = <A, E>(exit: Exit.Exit<A, E>) => (Exit.isFailure(exit) ? String(exit.cause) : "succeeded")
 
 /** What a run left behind: rows without the clock's columns, and a digest of the final weights. */
-const remains = (directory: Run.Started<unknown, unknown, unknown>["directory"], step = 4) =>
+const remains = (
+  directory: Run.Started<unknown, unknown, unknown>["directory"],
+  step = 4,
+  file = "model.safetensors"
+) =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem
     const rows = (yield* fs.readFileString(directory.metrics))
       .trimEnd()
       .split("\n")
       .map((line) => Object.entries(JSON.parse(line)).filter(([column]) => !/^(time|perf)\//.test(column)))
-    const weights = yield* fs.readFile(`${directory.checkpoints}/step_${step}/model.safetensors`)
+    const weights = yield* fs.readFile(`${directory.checkpoints}/step_${step}/${file}`)
     return { rows, weights: createHash("sha256").update(weights).digest("hex") }
   })
 
@@ -106,6 +111,51 @@ describe("Run", () => {
           expect(reports[0]?.step).toBe(done === 3 ? 3 : 1)
           expect(yield* remains(again.directory)).toEqual(expected)
         }
+      })
+    )
+  )
+
+  it.effect("an adapter's run goes on bit for bit, is evaluated and merged, and leaves the model as it is", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const sets = ["trainer.model.lora.rank=4", "trainer.model.lora.dropout=0.1", "trainer.optim.lr=1e-3"]
+        const adapterOf = (of: { readonly directory: Run.Started<unknown, unknown, unknown>["directory"] }) =>
+          remains(of.directory, 4, "adapter_model.safetensors")
+        const digest = Effect.map(fs.readFile(`${policy}/model.safetensors`), (bytes) =>
+          createHash("sha256").update(bytes).digest("hex")
+        )
+        const before = yield* digest
+        const whole = yield* open(`${directory}/whole`, { sets })
+        yield* Stream.runDrain(whole.steps)
+        const expected = yield* adapterOf(whole)
+        const stopped = yield* open(`${directory}/stopped`, { sets })
+        yield* Stream.runDrain(Stream.take(stopped.steps, 3))
+        const again = yield* open(`${directory}/stopped`, { sets, resume: true })
+        expect(again.directory.resumedFrom).toBe(2)
+        yield* Stream.runDrain(again.steps)
+        expect(yield* adapterOf(again)).toEqual(expected)
+        expect(yield* digest).toBe(before)
+
+        const last = `${whole.directory.checkpoints}/step_4`
+        expect((yield* fs.readDirectory(last)).sort()).toEqual([
+          "adapter_config.json",
+          "adapter_model.safetensors",
+          "checkpoint.json",
+          "optimizer"
+        ])
+        const config = yield* load(directory, ...sets)
+        const merged = `${directory}/merged`
+        yield* Merge.run({ model: policy, adapter: last, into: merged })
+        const rewards = yield* Effect.forEach([last, merged, policy], (model) =>
+          Effect.map(Stream.runCollect(Run.evaluate(config, { model, examples: 24 })), (reports) =>
+            Chunk.toReadonlyArray(reports).map(({ reward }) => reward.mean)
+          )
+        )
+        expect(rewards[0]![0]).toBeCloseTo(rewards[1]![0]!, 2)
+        expect(rewards[0]).not.toEqual(rewards[2])
+        const there = yield* Effect.flip(Merge.run({ model: policy, adapter: last, into: merged }))
+        expect(there.message).toMatch(/is there already/)
       })
     )
   )

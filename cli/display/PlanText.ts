@@ -81,6 +81,17 @@ const evaluations = (sources: Config.EvalConfig["source"]): ReadonlyArray<Derive
     interval === undefined ? [] : [derived(`evaluation of ${name}`, `every ${interval} steps`)]
   )
 
+const trained = (lora: Config.LoraConfig | undefined): ReadonlyArray<Derived> =>
+  lora === undefined
+    ? []
+    : [
+        derived(
+          "what is trained",
+          "an adapter",
+          `scale ${number(lora.alpha / lora.rank)} = alpha ${number(lora.alpha)} / rank ${lora.rank}; the weights of the model stay as they are`
+        )
+      ]
+
 /** @category derivations */
 export const ofTrain = (config: Config.TrainDraft): ReadonlyArray<Derived> => {
   const { maxSteps, orchestrator, trainer } = config
@@ -105,6 +116,7 @@ export const ofTrain = (config: Config.TrainDraft): ReadonlyArray<Derived> => {
       `at most ${Math.ceil(most / together)}`,
       `${together} of the longest rollouts in ${trainer.model.seqLen} tokens, more of shorter ones`
     ),
+    ...trained(trainer.model.lora),
     staleness(orchestrator.offPolicy),
     rates(trainer.scheduler, trainer.optim.lr, maxSteps),
     ...evaluations(orchestrator.eval.source),
@@ -124,6 +136,7 @@ export const ofSft = (config: Config.SftConfig): ReadonlyArray<Derived> => {
       `at most ${data.batchSize * data.seqLen}`,
       `${data.batchSize} sequences × ${data.seqLen} tokens`
     ),
+    ...trained(config.model.lora),
     rates(config.scheduler, config.optim.lr, maxSteps),
     checkpoints(config.ckpt, maxSteps),
     folder(config)
@@ -160,10 +173,13 @@ const mebibytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(bytes 
 
 /** What training takes, and what sampling from the same model takes beside it. */
 const ofMemory = (plan: Config.AnyConfig, memory: MemoryPlan): ReadonlyArray<Derived> => {
+  const trained =
+    memory.adapters > 0
+      ? [`adapter with its gradients and optimiser ${mebibytes(memory.adapters)}`]
+      : [`gradients ${mebibytes(memory.gradients)}`, `optimiser ${mebibytes(memory.optimizer)}`]
   const parts = [
     `weights ${mebibytes(memory.weights)}`,
-    `gradients ${mebibytes(memory.gradients)}`,
-    `optimiser ${mebibytes(memory.optimizer)}`,
+    ...trained,
     `activations ${mebibytes(memory.activations)}`,
     `workspace ${mebibytes(memory.workspace)}`
   ]

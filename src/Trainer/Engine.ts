@@ -332,30 +332,22 @@ export const memoryPlan = (
     )
   })
 
-/**
- * Fails with ERR_OUT_OF_MEMORY when `memoryPlan` says more than the limit.
- *
- * @category constructors
- */
+/** Fails with ERR_OUT_OF_MEMORY when a plan for micro-batches of `tokens` tokens is above the limit. @category checks */
 export const requireMemory = (
-  directory: string,
-  options: Omit<Options, "isa" | "randomInit"> & {
-    readonly tokens: number
-    readonly lora?: Native.AdapterOptions | undefined
-  }
-): Effect.Effect<void, ModelError | NativeError, FileSystem.FileSystem> =>
-  Effect.gen(function* () {
-    const { memoryLimit, ...planned } = options
-    if (memoryLimit === undefined) return
-    const { total } = yield* memoryPlan(directory, planned)
-    if (total <= memoryLimit) return
-    const gib = (bytes: number) => `${(bytes / 2 ** 30).toFixed(2)} GiB`
-    return yield* new NativeError({
-      operation: "memoryPlan",
-      code: "ERR_OUT_OF_MEMORY",
-      reason: `micro-batches of ${options.tokens} tokens take ${gib(total)}, the limit is ${gib(memoryLimit)}: train on shorter ones, turn on activation checkpointing, or raise the limit`
-    })
-  })
+  { total }: Native.MemoryPlan,
+  { memoryLimit, tokens }: { readonly memoryLimit: number; readonly tokens: number }
+): Effect.Effect<void, NativeError> => {
+  const gib = (bytes: number) => `${(bytes / 2 ** 30).toFixed(2)} GiB`
+  return total <= memoryLimit
+    ? Effect.void
+    : Effect.fail(
+        new NativeError({
+          operation: "memoryPlan",
+          code: "ERR_OUT_OF_MEMORY",
+          reason: `micro-batches of ${tokens} tokens take ${gib(total)}, the limit is ${gib(memoryLimit)}: train on shorter ones, turn on activation checkpointing, or raise the limit`
+        })
+      )
+}
 
 const make = (
   native: Native.NativeEngine,

@@ -11,12 +11,7 @@ import { ModelError } from "./ModelError.ts"
 import type * as Native from "./Native.ts"
 import type { NativeError } from "./NativeError.ts"
 import * as Peft from "./Peft.ts"
-
-/** The projections of attention and feed-forward part, by PEFT's names. @category constants */
-export const projections = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const
-
-const partOf = (projection: (typeof projections)[number]) =>
-  projection === "gate_proj" || projection === "up_proj" || projection === "down_proj" ? "mlp" : "self_attn"
+import { partOf, projections } from "./Projections.ts"
 
 /** Whether the engine can run an adapter for this module of a model; others can be merged alone. @category getters */
 export const runs = (module: string): boolean => module.startsWith("model.layers.")
@@ -102,12 +97,12 @@ const on = (
  */
 export const attach = (
   base: Engine,
-  options: Peft.Lora & { readonly seed: number }
+  options: Peft.Lora & { readonly seed: number; readonly trainable: boolean }
 ): Effect.Effect<Engine, ModelError | NativeError, Scope.Scope> =>
   Effect.gen(function* () {
-    const { seed, ...lora } = options
+    const { seed, trainable, ...lora } = options
     const modules = yield* Peft.targetsOf(base.directory, lora.targetModules, Peft.modulesOf(base.tensors).keys())
-    return yield* on(base, lora, modules, { seed, trainable: true })
+    return yield* on(base, lora, modules, { seed, trainable })
   })
 
 /** The adapter in a PEFT directory. @category constructors */

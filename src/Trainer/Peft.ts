@@ -32,7 +32,6 @@ const none = Schema.optional(
 const Config = Schema.parseJson(
   Schema.Struct({
     peft_type: Schema.Literal("LORA"),
-    base_model_name_or_path: Schema.optional(Schema.NullOr(Schema.String)),
     r: Schema.Int.pipe(Schema.positive()),
     lora_alpha: Schema.Finite.pipe(Schema.positive()),
     lora_dropout: Schema.optional(Schema.Finite.pipe(Schema.between(0, 1))),
@@ -104,9 +103,11 @@ const readConfig = (directory: string): Effect.Effect<Config, ModelError, FileSy
     })
   })
 
-/** The directory of the model that the adapter in `directory` says it is for; undefined when it names none. @category getters */
-export const baseOf = (directory: string): Effect.Effect<string | undefined, ModelError, FileSystem.FileSystem> =>
-  Effect.map(readConfig(directory), ({ base_model_name_or_path }) => base_model_name_or_path ?? undefined)
+/** Whether a directory holds an adapter. @category getters */
+export const isThere = (directory: string): Effect.Effect<boolean, never, FileSystem.FileSystem> =>
+  Effect.flatMap(FileSystem.FileSystem, (fs) =>
+    Effect.orElseSucceed(fs.exists(`${directory}/${configName}`), () => false)
+  )
 
 /** `model.layers.0.self_attn.q_proj` of the adapter's name for one of its two matrices. */
 const modulePattern = /^(?:base_model\.model\.)?(.+?)(?:\.base_layer)?\.lora_([AB])(?:\.default)?\.weight$/

@@ -59,6 +59,8 @@ export interface EvalConfig {
   /** steps */
   readonly interval?: number
 }
+/** A low-rank adapter: its scale is alpha / rank. @category model */
+export type LoraConfig = NonNullable<TrainFile["trainer"]["model"]["lora"]>
 /** @category model */
 export interface OrchestratorConfig {
   /** rollouts per step */
@@ -76,8 +78,12 @@ export interface OrchestratorConfig {
 }
 /** @category model */
 export interface TrainerConfig {
-  /** longest micro-batch, in tokens */
-  readonly model: { readonly seqLen: number }
+  readonly model: {
+    /** longest micro-batch, in tokens */
+    readonly seqLen: number
+    /** the adapter that is trained in the place of the weights */
+    readonly lora?: LoraConfig
+  }
   readonly optim: TrainFile["trainer"]["optim"]
   readonly scheduler: Schedule
   readonly loss: ModuleSpec
@@ -175,7 +181,7 @@ export const train = (file: TrainFile): TrainDraft => {
     },
     trainer: {
       ...trainer,
-      model: { seqLen: trainer.model.seqLen ?? file.seqLen },
+      model: { ...trainer.model, seqLen: trainer.model.seqLen ?? file.seqLen },
       scheduler: schedule(trainer.scheduler)
     }
   }

@@ -48,6 +48,9 @@ const schedulerFindings = (
   return found
 }
 
+const adapterFindings = (lora: KeyPath, device: KeyPath, of: { readonly lora: boolean; readonly device: string }) =>
+  of.lora && of.device === "cuda" ? [finding([device, lora], "LoRA on CUDA is not there yet; train on the cpu")] : []
+
 const nameFindings = (list: KeyPath, sources: ReadonlyArray<SourceConfig | EvalSourceConfig>): ReadonlyArray<Finding> =>
   sources.flatMap(({ name }, index) => {
     const keys = [
@@ -130,6 +133,12 @@ export const train = (file: TrainFile, config: TrainDraft): ReadonlyArray<Findin
     const what = `trainer.model.seq_len ${trainer.model.seqLen} is less than orchestrator.seq_len ${orchestrator.seqLen}`
     found.push(finding(keys, `${what}: a rollout must fit into a micro-batch`))
   }
+  found.push(
+    ...adapterFindings(["trainer", "model", "lora"], ["trainer", "engine", "device"], {
+      lora: trainer.model.lora !== undefined,
+      device: trainer.engine.device
+    })
+  )
   const options = { lr: ["trainer", "optim", "lr"], peak: trainer.optim.lr, maxSteps: config.maxSteps }
   found.push(...schedulerFindings(["trainer", "scheduler"], file.trainer.scheduler, options))
   return found
@@ -152,6 +161,20 @@ export const sft = (file: SftFile): ReadonlyArray<Finding> => {
   }
   if (env === undefined && path === undefined) {
     found.push(finding([["data"]], 'no data; set data.env = { id = "…" } or data.path = "….jsonl"'))
+  }
+  const { lora, randomInit } = file.model
+  found.push(
+    ...adapterFindings(["model", "lora"], ["engine", "device"], {
+      lora: lora !== undefined,
+      device: file.engine.device
+    })
+  )
+  if (lora !== undefined && randomInit !== undefined) {
+    const keys = [
+      ["model", "random_init"],
+      ["model", "lora"]
+    ]
+    found.push(finding(keys, "an adapter of random weights is of no model: random_init and lora exclude each other"))
   }
   const options = { lr: ["optim", "lr"], peak: file.optim.lr, maxSteps: file.maxSteps }
   found.push(...schedulerFindings(["scheduler"], file.scheduler, options))

@@ -1,12 +1,14 @@
 /** The sections that several kinds of run share. Every default and every meaning stands here and nowhere else. */
 import * as Schema from "effect/Schema"
 import { Endpoint } from "../Endpoints.ts"
+import { projections } from "../Trainer/Projections.ts"
 import {
   count,
   decay,
   defaulted,
   folderName,
   length,
+  many,
   moduleName,
   norm,
   notNegative,
@@ -120,6 +122,18 @@ export const Engine = section({
   maxMemoryGib: optional(
     positive,
     "Most GiB that training may take, as primerl plan counts it; more is an error before the first step."
+  )
+})
+
+/** `[trainer.model.lora]`, `[model.lora]` @category sections */
+export const Lora = section({
+  rank: defaulted(many, 16, "Rank of the adapter: columns of B, rows of A."),
+  alpha: defaulted(positiveFloat32, 32, "What the adapter adds is multiplied by alpha / rank."),
+  dropout: defaulted(decay, 0, "Share of the adapter's inputs that a training pass leaves out."),
+  targetModules: defaulted(
+    Schema.NonEmptyArray(Schema.Literal(...projections)),
+    projections,
+    "Which matrices of each layer have an adapter."
   )
 })
 

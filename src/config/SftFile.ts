@@ -24,7 +24,8 @@ const Model = section({
       std: defaulted(positiveFloat32, 0.02, "Standard deviation of the random weights.")
     }),
     "Start from random weights: only config.json and tokenizer are read from the directory."
-  )
+  ),
+  lora: optional(Sections.Lora, "Train a low-rank adapter; the weights of the model stay as they are.")
 })
 
 const Data = section({

@@ -74,8 +74,11 @@ const Orchestrator = section({
 
 const Trainer = section({
   model: table(
-    section({ seqLen: optional(length, "Longest micro-batch, in tokens. Left out, seq_len.") }),
-    "How the trainer packs."
+    section({
+      seqLen: optional(length, "Longest micro-batch, in tokens. Left out, seq_len."),
+      lora: optional(Sections.Lora, "Train a low-rank adapter; the weights of the model stay as they are.")
+    }),
+    "What the trainer trains, and how it packs."
   ),
   optim: table(Sections.Optim, "The optimiser."),
   scheduler: table(Sections.Scheduler, "The learning rate over the run."),

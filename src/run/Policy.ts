@@ -1,11 +1,13 @@
 /** A model directory opened for a run: its engines, its tokenizer and the renderer that fits them, checked against each other. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import type { TrainConfig } from "../Config.ts"
+import type { LoraConfig, TrainConfig } from "../Config.ts"
 import * as InferenceNative from "../inference/Native.ts"
 import * as Resolve from "../renderers/Resolve.ts"
 import { Tokenizer } from "../Tokenizer.ts"
 import * as Engine from "../Trainer/Engine.ts"
+import * as Lora from "../Trainer/Lora.ts"
+import * as ModelConfig from "../Trainer/ModelConfig.ts"
 import * as OptimizerState from "../Trainer/OptimizerState.ts"
 import * as PackedLossNative from "../Trainer/PackedLossNative.ts"
 import * as TrainerNative from "../Trainer/TrainerNative.ts"
@@ -21,6 +23,46 @@ export interface EngineOptions
   readonly randomInit?: { readonly seed: number; readonly std: number } | undefined
 }
 
+/** The adapter that is the policy, on a model that stays as it is. @category model */
+export interface Adapter {
+  readonly lora: LoraConfig
+  /** of its first values, and of the masks of dropout */
+  readonly seed: number
+  /** directory that it goes on from */
+  readonly saved: string | undefined
+}
+
+const peftOf = (lora: LoraConfig) => ({ ...lora, rankStabilised: false })
+
+/** The policy: the model itself, or an adapter on it. */
+const policyOn = (engine: Engine.Engine, adapter: Adapter | undefined, trainable: boolean) =>
+  Effect.gen(function* () {
+    if (adapter === undefined) return engine
+    const { lora, saved, seed } = adapter
+    const policy = yield* Lora.attach(engine, { ...peftOf(lora), seed, trainable })
+    if (saved !== undefined) yield* policy.load(saved)
+    return policy
+  })
+
+/** What a trainer of the model in `directory` takes, for micro-batches of up to `tokens` tokens. @category getters */
+export const memory = (
+  directory: string,
+  options: Omit<EngineOptions, "randomInit" | "memoryLimit"> & {
+    readonly tokens: number
+    readonly lora?: LoraConfig | undefined
+  }
+) =>
+  Effect.gen(function* () {
+    const { lora, ...planned } = options
+    if (lora === undefined) return yield* Engine.memoryPlan(directory, { ...planned, trainable: true })
+    const { config } = yield* ModelConfig.read(directory)
+    return yield* Engine.memoryPlan(directory, {
+      ...planned,
+      trainable: false,
+      lora: Lora.planned(config.layers, peftOf(lora))
+    })
+  })
+
 /** Text in and out for the model in `directory`. @category layers */
 export const layerText = (directory: string) =>
   Layer.provideMerge(Resolve.layerFromDirectory(directory), HuggingFace.layerFromDirectory(directory))
@@ -32,14 +74,25 @@ const checked = (engine: Engine.Engine) =>
 /** The policy as it is in `directory`, to sample from. @category layers */
 export const layerInference = (
   directory: string,
-  options: EngineOptions & { readonly version?: number | undefined; readonly maxSequenceLength?: number | undefined }
+  options: EngineOptions & {
+    readonly version?: number | undefined
+    readonly maxSequenceLength?: number | undefined
+    readonly adapter?: Adapter | undefined
+    /** directory of a PEFT adapter on the model, in the place of `adapter` */
+    readonly saved?: string | undefined
+  }
 ) =>
   Layer.unwrapScoped(
     Effect.gen(function* () {
       const { dtype, headDtype, threads } = options
       const engine = yield* Engine.open(directory, { threads, dtype, headDtype, trainable: false })
       yield* checked(engine)
-      return InferenceNative.layer(engine, options)
+      const { adapter, saved } = options
+      const policy =
+        saved === undefined
+          ? yield* policyOn(engine, adapter, false)
+          : yield* Lora.open(engine, saved, { trainable: false })
+      return InferenceNative.layer(policy, options)
     })
   )
 
@@ -49,19 +102,24 @@ export const layerTrainer = (
   options: EngineOptions & {
     readonly training: Training.Options
     readonly optimizer: "fresh" | "saved"
+    readonly adapter?: Adapter | undefined
     /** of the longest micro-batch; what it takes is held against `memoryLimit` before anything is allocated */
     readonly maxTokens?: number | undefined
   }
 ) =>
   Layer.unwrapScoped(
     Effect.gen(function* () {
-      const { maxTokens, optimizer, training, ...engineOptions } = options
-      const opening = { ...engineOptions, trainable: true }
-      if (maxTokens !== undefined) yield* Engine.requireMemory(directory, { ...opening, tokens: maxTokens })
-      const engine = yield* Engine.open(directory, opening)
+      const { adapter, maxTokens, optimizer, training, ...engineOptions } = options
+      const { memoryLimit, randomInit: _, ...planned } = engineOptions
+      if (maxTokens !== undefined && memoryLimit !== undefined) {
+        const plan = yield* memory(directory, { ...planned, tokens: maxTokens, lora: adapter?.lora })
+        yield* Engine.requireMemory(plan, { memoryLimit, tokens: maxTokens })
+      }
+      const engine = yield* Engine.open(directory, { ...engineOptions, trainable: adapter === undefined })
       yield* checked(engine)
-      if (optimizer === "saved") yield* OptimizerState.load(engine, directory)
-      return Layer.provide(TrainerNative.layer(engine, training), PackedLossNative.layer(engine))
+      const policy = yield* policyOn(engine, adapter, true)
+      if (optimizer === "saved") yield* OptimizerState.load(policy, adapter?.saved ?? directory)
+      return Layer.provide(TrainerNative.layer(policy, training), PackedLossNative.layer(policy))
     })
   )
 

@@ -9,6 +9,7 @@ import * as Lora from "../../src/Trainer/Lora.ts"
 import type { NativeBatch } from "../../src/Trainer/Native.ts"
 import * as OptimizerState from "../../src/Trainer/OptimizerState.ts"
 import type * as Peft from "../../src/Trainer/Peft.ts"
+import { projections } from "../../src/Trainer/Projections.ts"
 import * as Safetensors from "../../src/Trainer/Safetensors.ts"
 import { configOnly, tinyConfig, tinyEngine } from "./models.ts"
 
@@ -35,7 +36,7 @@ const lora: Peft.Lora = {
   rank: 8,
   alpha: 16,
   dropout: 0.1,
-  targetModules: Lora.projections,
+  targetModules: projections,
   rankStabilised: false
 }
 
@@ -43,7 +44,7 @@ const step = (engine: Engine.Engine) =>
   Effect.zipRight(engine.forwardBackward(batch, { rl: 4, ce: 0, refKl: 0 }, loss), engine.optimizerStep(adamw))
 
 const trained = (base: Engine.Engine, options: Partial<Peft.Lora> = {}) =>
-  Effect.tap(Lora.attach(base, { ...lora, ...options, seed: 3 }), (adapter) =>
+  Effect.tap(Lora.attach(base, { ...lora, ...options, seed: 3, trainable: true }), (adapter) =>
     Effect.zipRight(step(adapter), step(adapter))
   )
 
@@ -94,7 +95,7 @@ layer(NodeFileSystem.layer)("an adapter", (it) => {
     Effect.gen(function* () {
       const base = yield* tinyEngine({ trainable: false })
       const before = yield* values(base)
-      const fresh = yield* Lora.attach(base, { ...lora, seed: 3 })
+      const fresh = yield* Lora.attach(base, { ...lora, seed: 3, trainable: true })
       expect(yield* scores(fresh)).toEqual(yield* scores(base))
       expect(fresh.tensors.length).toBe(2 * 7 * 2)
       const adapter = yield* trained(base)
@@ -124,7 +125,7 @@ layer(NodeFileSystem.layer)("an adapter", (it) => {
         bias: "none",
         use_rslora: false,
         base_model_name_or_path: base.directory,
-        target_modules: [...Lora.projections]
+        target_modules: [...projections]
       })
       const found = yield* Safetensors.openFile(directory, "adapter_model.safetensors")
       expect(found.tensors.get("base_model.model.model.layers.1.mlp.down_proj.lora_A.weight")!.shape).toEqual([8, 48])
@@ -137,7 +138,7 @@ layer(NodeFileSystem.layer)("an adapter", (it) => {
       yield* step(again)
       expect(yield* values(again)).toEqual(yield* values(adapter))
 
-      const other = yield* Lora.attach(base, { ...lora, rank: 4, seed: 3 })
+      const other = yield* Lora.attach(base, { ...lora, rank: 4, seed: 3, trainable: true })
       expect((yield* Effect.flip(other.load(directory))).message).toMatch(/another adapter: r 8, .*wanted are r 4/)
       yield* again.load(directory)
       expect(yield* values(again)).not.toEqual(yield* values(adapter))
@@ -228,7 +229,7 @@ layer(NodeFileSystem.layer)("an adapter", (it) => {
         lora: Lora.planned(tinyConfig.num_hidden_layers, lora)
       })
       const base = yield* tinyEngine({ trainable: false })
-      const adapter = yield* Lora.attach(base, { ...lora, seed: 3 })
+      const adapter = yield* Lora.attach(base, { ...lora, seed: 3, trainable: true })
       const numbers = adapter.tensors.reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0)
       expect(plan).toMatchObject({ gradients: 0, optimizer: 0, adapters: 16 * numbers, weights: whole.weights })
       expect(plan.total).toBeLessThan(whole.total)

@@ -110,7 +110,7 @@ layer(NodeFileSystem.layer)("precision and memory", (it) => {
         const none = yield* Effect.flip(tinyEngine({ memoryLimit: 1000 }))
         expect(none.message).toMatch(/The model takes/)
         const before = yield* Effect.flip(
-          Engine.requireMemory(directory, { threads: 2, trainable, tokens: 4096, memoryLimit: plan.total })
+          Engine.requireMemory(yield* planned(4096), { tokens: 4096, memoryLimit: plan.total })
         )
         expect(before.message).toMatch(/micro-batches of 4096 tokens take .* GiB, the limit is/)
       })

@@ -99,6 +99,7 @@ export const runs: RunsService = {
       maxSequenceLength: 512,
       withoutChat: undefined
     }),
+  merge: () => Effect.void,
   evaluate: ({ model }, { examples = 3 }) =>
     Stream.succeed({
       name: "reverse-text",

@@ -237,7 +237,7 @@ describe("primerl plan", () => {
 describe("a wrong command line is one line and exit code 2", () => {
   const cases: ReadonlyArray<readonly [ReadonlyArray<string>, string]> = [
     [["trian", "rl.toml"], 'unknown command "trian"; did you mean "train"?'],
-    [["xyz"], 'unknown command "xyz"; commands are train, sft, eval, plan, serve, algo, doctor, trace, render'],
+    [["xyz"], 'unknown command "xyz"; commands are train, sft, eval, plan, serve, merge, algo, doctor, trace, render'],
     [["train"], "train needs a configuration file (TOML)"],
     [["algo"], "algo needs a word after it: explain, list"],
     [["algo", "lst"], 'unknown command "algo lst"; did you mean "algo list"?'],

@@ -9,6 +9,7 @@ import * as Models from "../../src/conformance/Models.ts"
 import * as Addon from "../../src/Trainer/Addon.ts"
 import * as Engine from "../../src/Trainer/Engine.ts"
 import * as Lora from "../../src/Trainer/Lora.ts"
+import { projections } from "../../src/Trainer/Projections.ts"
 
 const cases = fileURLToPath(new URL("../data/cases", import.meta.url))
 const directory = `${cases}/models/qwen3-tied`
@@ -63,9 +64,10 @@ const program = Effect.gen(function* () {
           rank: 2,
           alpha: 2,
           dropout: 0,
-          targetModules: Lora.projections,
+          targetModules: projections,
           rankStabilised: false,
-          seed: 0
+          seed: 0,
+          trainable: true
         })
       )
     )
