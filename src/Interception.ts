@@ -69,7 +69,7 @@ export const make = (options: Options = {}): Effect.Effect<InterceptionService, 
           const secret = yield* random(32)
           const rollout = yield* OpenRollout.make({
             id,
-            secretDigest: Server.digest(secret),
+            secret: Buffer.from(secret),
             session,
             model: model ?? session.name
           })

@@ -33,7 +33,7 @@ export interface Asked {
 /** @category model */
 export interface OpenRollout {
   readonly id: string
-  readonly secretDigest: Buffer
+  readonly secret: Buffer
   readonly model: string
   readonly created: number
   readonly answer: (asked: Asked, response: ServerResponse) => void
@@ -49,7 +49,7 @@ const secondsOf = (clock: Clock.Clock) => Math.floor(clock.unsafeCurrentTimeMill
 /** What still runs when the scope closes is interrupted, and its clients hear that the rollout is over. @category constructors */
 export const make = (options: {
   readonly id: string
-  readonly secretDigest: Buffer
+  readonly secret: Buffer
   readonly session: Session
   readonly model: string
 }): Effect.Effect<OpenRollout, never, Scope.Scope> =>
@@ -143,7 +143,7 @@ export const make = (options: {
 
     return {
       id,
-      secretDigest: options.secretDigest,
+      secret: options.secret,
       model,
       created: secondsOf(clock),
       answer: (given, response) => {

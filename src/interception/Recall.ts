@@ -14,8 +14,13 @@ export interface Recall {
   readonly restore: (messages: ReadonlyArray<Message.Message>) => ReadonlyArray<Message.Message>
 }
 
-const keyOf = ({ content, toolCalls }: Message.AssistantMessage): string =>
-  Message.hash({ role: "assistant", content: (content ?? "").trim(), toolCalls })
+/** Texts are their own keys; calls, which may be spelled in several ways, go by their hash. */
+const keyOf = ({ content, toolCalls = [] }: Message.AssistantMessage): string => {
+  const text = (content ?? "").trim()
+  return toolCalls.length === 0
+    ? `text ${text}`
+    : `calls ${Message.hash({ role: "assistant", content: text, toolCalls })}`
+}
 
 /** @category constructors */
 export const make = (): Recall => {

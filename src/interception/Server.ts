@@ -4,7 +4,7 @@
  * The secret is looked at before the body is read, so that only an agent can make the server hold one. Its time limits are
  * its own: Node's would cut off what an agent's client is still waiting for.
  */
-import { createHash, timingSafeEqual } from "node:crypto"
+import { timingSafeEqual } from "node:crypto"
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import * as Effect from "effect/Effect"
@@ -14,6 +14,7 @@ import type * as Scope from "effect/Scope"
 import { type ApiError, invalid } from "../wire/ApiError.ts"
 import { ListenError } from "../wire/ListenError.ts"
 import * as Answer from "./Answer.ts"
+import * as InTurn from "./InTurn.ts"
 import * as Models from "./Models.ts"
 import type { OpenRollout } from "./OpenRollout.ts"
 import { receive } from "./Receive.ts"
@@ -53,8 +54,11 @@ export interface Listening {
   readonly rollouts: Map<string, OpenRollout>
 }
 
-/** @category secrets */
-export const digest = (secret: string): Buffer => createHash("sha256").update(secret).digest()
+/** Whether they are equal, in a time that tells nothing but how long the secret is. */
+const isSecret = (given: string, secret: Buffer): boolean => {
+  const bytes = Buffer.from(given)
+  return bytes.length === secret.length && timingSafeEqual(bytes, secret)
+}
 
 /** Connections that wait to be taken: a step's rollouts begin at once, and Node's 511 would keep some waiting for seconds. */
 const backlog = 4096
@@ -85,12 +89,11 @@ export const make = (options: {
     const clock = yield* Effect.clock
     const runtime = yield* Effect.runtime()
     const rollouts = new Map<string, OpenRollout>()
+    const inTurn = InTurn.make()
 
     const opened = (id: string, key: string | undefined): OpenRollout | undefined => {
       const rollout = rollouts.get(id)
-      return rollout !== undefined && key !== undefined && timingSafeEqual(digest(key), rollout.secretDigest)
-        ? rollout
-        : undefined
+      return rollout !== undefined && key !== undefined && isSecret(key, rollout.secret) ? rollout : undefined
     }
 
     const answer = (request: IncomingMessage, response: ServerResponse): void => {
@@ -106,14 +109,17 @@ export const make = (options: {
       } else if (route._tag === "Models") {
         Answer.send(response, 200, Models.answer(rollout, { dialect, one: route.name !== "models" }))
       } else {
-        receive(request, limits.maxBodyBytes, (body) => {
-          guarded(response, () => {
-            // It may have been closed while the body was on its way.
-            if (rollouts.get(id) !== rollout) refuse(Refusals.unauthorized)
-            else if (Either.isLeft(body)) refuse(body.left)
-            else rollout.answer({ route, body: body.right, isRetry: Routes.isRetry(headers) }, response)
-          })
-        })
+        receive(request, limits.maxBodyBytes, (body) =>
+          inTurn(() =>
+            guarded(response, () => {
+              if (response.destroyed) return
+              // It may have been closed while the body was on its way.
+              if (rollouts.get(id) !== rollout) refuse(Refusals.unauthorized)
+              else if (Either.isLeft(body)) refuse(body.left)
+              else rollout.answer({ route, body: body.right, isRetry: Routes.isRetry(headers) }, response)
+            })
+          )
+        )
       }
     }
 

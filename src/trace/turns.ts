@@ -61,55 +61,38 @@ export class SealedTrace extends Data.TaggedError("SealedTrace")<{ readonly stop
   }
 }
 
-/** The nodes that answer each node, and the roots; abandoned answers are nobody's. */
-const childrenOf = (nodes: ReadonlyArray<Node>): ReadonlyMap<number | undefined, ReadonlyArray<number>> => {
-  const children = new Map<number | undefined, Array<number>>()
-  for (const [index, { abandoned, parent }] of nodes.entries()) {
-    if (abandoned === true) continue
-    const siblings = children.get(parent)
-    if (siblings === undefined) children.set(parent, [index])
-    else siblings.push(index)
-  }
-  return children
-}
-
-/** A node on the way along a prompt, and the ids up to its end. */
-interface Reached {
-  readonly node: number | undefined
-  readonly tokens: number
-}
-
 /**
  * The longest path that holds the first messages, root first, of nodes that are `same` as what the prompt says there. A
  * message can lie there several times over, as answers to one prompt do: all are followed. Of paths that go equally far
  * the one to a sampled message counts, and of those the latest, which is what a caller most likely goes on from.
+ *
+ * Parents come before children, so that one pass over the nodes follows all paths at once.
  */
 const longest = (
   { nodes }: Trace,
   messages: ReadonlyArray<Message.Message>,
   same: (node: Node, message: number, tokens: number) => boolean
 ): { readonly path: ReadonlyArray<number>; readonly tokens: number } => {
-  const children = childrenOf(nodes)
-  let reached: ReadonlyArray<Reached> = [{ node: undefined, tokens: 0 }]
-  for (const [i, message] of messages.entries()) {
-    const next = reached.flatMap(({ node: parent, tokens }) =>
-      (children.get(parent) ?? []).flatMap((index): ReadonlyArray<Reached> => {
-        const node = nodes[index]!
-        return same(node, i, tokens) && Message.equals(node.message, message)
-          ? [{ node: index, tokens: tokens + node.tokenIds.length }]
-          : []
-      })
-    )
-    if (next.length === 0) break
-    reached = next
+  /** for each node how many messages the path to its end holds, and how many ids; 0 where it holds none of the prompt */
+  const held = new Int32Array(nodes.length)
+  const ends = new Int32Array(nodes.length)
+  let end: number | undefined
+  for (let index = 0; index < nodes.length; index++) {
+    const node = nodes[index]!
+    const { parent } = node
+    if (node.abandoned === true) continue
+    const before = parent === undefined ? 0 : held[parent]!
+    if ((before === 0 && parent !== undefined) || before >= messages.length) continue
+    const tokens = parent === undefined ? 0 : ends[parent]!
+    if (!same(node, before, tokens) || !Message.equals(node.message, messages[before]!)) continue
+    held[index] = before + 1
+    ends[index] = tokens + node.tokenIds.length
+    const further = before + 1 - (end === undefined ? 0 : held[end]!)
+    if (further > 0 || (further === 0 && (node.sampled || !nodes[end!]!.sampled))) end = index
   }
-  // Those of several parents come in the order of the parents.
-  reached = [...reached].sort((a, b) => (a.node ?? 0) - (b.node ?? 0))
-  const isSampled = ({ node }: Reached) => node !== undefined && nodes[node]!.sampled
-  const { node: end, tokens } = reached.findLast(isSampled) ?? reached.at(-1)!
   const path: Array<number> = []
   for (let at = end; at !== undefined; at = nodes[at]!.parent) path.push(at)
-  return { path: path.reverse(), tokens }
+  return { path: path.reverse(), tokens: end === undefined ? 0 : ends[end]! }
 }
 
 const anchor = (trace: Trace, prefix: ReadonlyArray<number>): PendingTurn["previous"] => {
@@ -173,6 +156,12 @@ const repeats = (ids: Int32Array, promptIds: Int32Array, at: number): boolean =>
   if (at + ids.length > promptIds.length) return false
   for (let i = 0; i < ids.length; i++) if (ids[i] !== promptIds[at + i]) return false
   return true
+}
+
+const flagsOf = (flags: ArrayLike<number>, start: number, end: number): Uint8Array => {
+  const copy = new Uint8Array(end - start)
+  for (let i = start; i < end; i++) copy[i - start] = flags[i]!
+  return copy
 }
 
 const openingOf = (
@@ -263,7 +252,7 @@ export const commit = (pending: PendingTurn, turn: Turn): Either.Either<Trace, S
       sampled: false,
       tokenIds: promptIds.slice(start, end),
       mask: new Uint8Array(end - start),
-      isContent: Uint8Array.from({ length: end - start }, (_, t) => turn.isContent[start + t]!),
+      isContent: flagsOf(turn.isContent, start, end),
       logprobs: new Float32Array(0)
     })
     start = end
@@ -278,7 +267,7 @@ export const commit = (pending: PendingTurn, turn: Turn): Either.Either<Trace, S
     tokenIds,
     mask: new Uint8Array(tokenIds.length).fill(1, scaffold + resumedTokens, completed),
     isContent: new Uint8Array(tokenIds.length).fill(1, scaffold, completed),
-    logprobs: Float32Array.from(turn.logprobs).slice(resumedTokens)
+    logprobs: Float32Array.from(turn.logprobs).subarray(resumedTokens)
   })
 
   const opened = openingOf(pending, kept.path, replaces)

@@ -1,4 +1,5 @@
 /** Checks a JSON body against a schema, and names everything that is wrong with it in one answer. */
+import { isUtf8 } from "node:buffer"
 import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
@@ -85,13 +86,17 @@ const isDeeper = (value: unknown, levels: number): boolean =>
 /** A body longer than this has its first problem named alone: telling all would keep every other request waiting. */
 const mostBytesToldInFull = 64 * 1024
 
+/** Bytes that are UTF-8 as text, without the mark that some writers begin with. */
+const textOf = (encoded: Uint8Array): string => {
+  const text = Buffer.from(encoded.buffer, encoded.byteOffset, encoded.byteLength).toString()
+  return text.charCodeAt(0) === 0xfeff ? text.slice(1) : text
+}
+
 /** The object in the bytes of a body, whatever it holds. @category parsing */
 export const parse = (encoded: Uint8Array): Either.Either<object, ApiError> =>
   Either.gen(function* () {
-    const json = yield* Either.try({
-      try: () => new TextDecoder("utf-8", { fatal: true }).decode(encoded),
-      catch: () => invalid("the body is not UTF-8")
-    })
+    if (!isUtf8(encoded)) return yield* Either.left(invalid("the body is not UTF-8"))
+    const json = textOf(encoded)
     const body = yield* Either.try({
       try: (): unknown => JSON.parse(json),
       catch: (cause) =>
