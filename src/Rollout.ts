@@ -22,8 +22,13 @@ export interface Planned {
   readonly labels: Readonly<Record<string, string>>
 }
 
-/** Why a rollout stopped: the policy ended its turn, hit a limit, or the harness was done. @category model */
-export type StopReason = "done" | "length" | "max_turns" | "max_tokens" | "prompt_too_long" | "timeout"
+/**
+ * Why a rollout stopped: the policy ended its turn, hit a limit, the harness was done, or a condition of the task held,
+ * which `trace.stop` names.
+ *
+ * @category model
+ */
+export type StopReason = "done" | "length" | "max_turns" | "max_tokens" | "prompt_too_long" | "timeout" | "task"
 
 /** A planned rollout that came to its end, with what it is worth. @category model */
 export interface Rollout extends Planned {

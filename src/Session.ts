@@ -2,10 +2,12 @@
  * The policy as a harness sees it: a conversation in, the next message out. What was sampled goes into the rollout's trace
  * as the engine's own ids and log-probabilities; a continued conversation extends those ids and never encodes them again.
  */
+import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import { Inference, InferenceError } from "./Inference.ts"
 import type { Delta } from "./interception/Delta.ts"
@@ -38,12 +40,39 @@ export const restrictions = ({ minP = 0, topK = 0, topP = 1 }: Sampling): Readon
 /** The rollout may not ask the model again; a harness lets this pass through and ends. @category errors */
 export class Stopped extends Data.TaggedError("Stopped")<{
   readonly reason: StopReason
+  /** of "task": the name of the condition that held */
+  readonly condition?: string | undefined
   /** of "prompt_too_long", where it is known: tokens of the prompt, and how many a prompt may have */
   readonly prompt?: { readonly tokens: number; readonly most: number } | undefined
 }> {
   override get message() {
-    return `the rollout is over (${this.reason}): the model takes no further turn`
+    const { condition, reason } = this
+    const why = condition === undefined ? reason : `${reason}: ${condition}`
+    return `the rollout is over (${why}): the model takes no further turn`
   }
+}
+
+/** A condition of the task that could not be judged; the task is to blame. @category errors */
+export class ConditionError extends Data.TaggedError("ConditionError")<{
+  readonly condition: string
+  readonly reason: string
+}> {
+  override get message() {
+    return `stop condition ${this.condition}: ${this.reason}`
+  }
+}
+
+/** Where a rollout stands when the model is about to be asked. @category model */
+export interface Moment {
+  /** the whole prompt: with what tools said last, which is not in the trace yet */
+  readonly messages: ReadonlyArray<Message>
+  readonly trace: Trace.Trace
+}
+
+/** A condition of the task on which a rollout ends, judged before each model call. @category model */
+export interface Condition {
+  readonly name: string
+  readonly holds: (moment: Moment) => Effect.Effect<boolean, string>
 }
 
 /** One finished model turn. @category model */
@@ -62,7 +91,7 @@ export interface Completion {
 }
 
 /** Why the policy gave no message; a `RendererError` is a message that the chat format cannot say. @category model */
-export type CompletionError = Stopped | InferenceError | Trace.TraceError | RendererError
+export type CompletionError = Stopped | InferenceError | Trace.TraceError | RendererError | ConditionError
 
 /** The policy, as a harness calls it. @category model */
 export interface Model {
@@ -112,8 +141,8 @@ export interface Progress {
   /** turns that are in the trace */
   readonly turns: number
   readonly stop: StopReason | undefined
-  /** the last call, when the policy failed it */
-  readonly failure: InferenceError | Trace.TraceError | undefined
+  /** the last call, when the policy failed it, or a condition that could not be judged */
+  readonly failure: InferenceError | Trace.TraceError | ConditionError | undefined
   /** the last turn was cut at a limit */
   readonly cut: boolean
 }
@@ -131,8 +160,17 @@ export interface Session {
     tools?: ReadonlyArray<ToolSpec>
   ) => Either.Either<number, RendererError>
   readonly progress: Effect.Effect<Progress>
+  /** Does something and tells the trace how long it took, however it ended. */
+  readonly timed: <A, E, R>(name: string, work: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Ends it: the model takes no further turn, and one that is on its way is not kept. */
   readonly seal: (reason: StopReason) => Effect.Effect<Trace.Trace>
+}
+
+/** When a turn was asked for, and between when and when it was sampled; in ms since 1970. */
+interface Times {
+  readonly askedMs: number
+  readonly sampledFromMs: number
+  readonly sampledToMs: number
 }
 
 /** Whose condition each reason is. */
@@ -142,21 +180,43 @@ const stopperOf: Readonly<Record<StopReason, Trace.Stopper>> = {
   max_turns: "environment",
   max_tokens: "environment",
   timeout: "environment",
-  prompt_too_long: "engine"
+  prompt_too_long: "engine",
+  task: "task"
 }
 
+/** The first condition that holds. */
+const holding = (
+  conditions: ReadonlyArray<Condition>,
+  moment: Moment
+): Effect.Effect<string | undefined, ConditionError> =>
+  Effect.gen(function* () {
+    for (const { holds, name } of conditions) {
+      const failed = (reason: string) => new ConditionError({ condition: name, reason })
+      const held: unknown = yield* Effect.mapError(holds(moment), failed)
+      if (typeof held !== "boolean") return yield* failed(`it gave ${inWords(held)}, and no true or false`)
+      if (held) return name
+    }
+    return undefined
+  })
+
 /** Starts one rollout's conversation with the policy. @category constructors */
-export const make = Effect.fn("Session.make")(function* (options: {
+export const make = Effect.fnUntraced(function* (options: {
   readonly sampling: Sampling
   readonly maxTurns?: number | undefined
   readonly limits?: Limits | undefined
+  /** what ends the rollout besides, in the order in which it is asked */
+  readonly stops?: ReadonlyArray<Condition> | undefined
   /** seed of the rollout's model call number `turn` */
   readonly seedOf: (turn: number) => number
+  /** when the rollout began, in ms: what its times count from; now when absent */
+  readonly beganMs?: number | undefined
 }) {
   const inference = yield* Inference
   const renderer = yield* Renderer
-  const started = yield* Clock.currentTimeMillis
-  const { sampling, seedOf } = options
+  const clock = yield* Effect.clock
+  const nowMs = () => clock.unsafeCurrentTimeMillis()
+  const started = nowMs()
+  const { beganMs = started, sampling, seedOf, stops = [] } = options
   const { maxSampledTokens, maxTraceTokens, maxTurns = options.maxTurns, timeoutMs } = options.limits ?? {}
   let now: Progress = { trace: Trace.empty, calls: 0, turns: 0, stop: undefined, failure: undefined, cut: false }
   let stopped: Stopped | undefined
@@ -172,6 +232,21 @@ export const make = Effect.fn("Session.make")(function* (options: {
       return Effect.fail(error)
     })
   const stopAt = (reason: StopReason) => stop(new Stopped({ reason }))
+
+  const span = (name: string, fromMs: number, node?: number): Trace.Span => ({
+    ...{ name, startMs: fromMs - beganMs, endMs: nowMs() - beganMs },
+    ...(node === undefined ? {} : { node })
+  })
+
+  /** Ends it at a condition of the task, with what had been said to the model until then. */
+  const stopOn = (condition: string, messages: ReadonlyArray<Message>) =>
+    Effect.suspend(() => {
+      if (stopped === undefined) {
+        const told = Trace.commitPrompt(Trace.prepare(now.trace, messages))
+        if (Either.isRight(told)) now = { ...now, trace: told.right }
+      }
+      return stop(new Stopped({ reason: "task", condition }))
+    })
 
   const render = (pending: Trace.PendingTurn, tools: ReadonlyArray<ToolSpec> | undefined) => {
     const { previous, messages, tail } = pending
@@ -198,75 +273,102 @@ export const make = Effect.fn("Session.make")(function* (options: {
     turn: Omit<Trace.Turn, "completionIds" | "logprobs" | "message">,
     { finishReason, policyVersion, stretches, ...sampled }: Sampled,
     parsed: Pick<Completion, "message" | "toolCalls">,
-    listener: Listener | undefined
-  ): Effect.Effect<Completion, Stopped | Trace.TraceError> =>
-    Effect.suspend(() => {
-      const { logprobs, stop, tokenIds } = sampled
-      // Another call may have added nodes meanwhile: indices stay right, since nodes are only ever appended.
-      const next = Trace.commit(
-        { ...pending, trace: now.trace },
-        {
-          ...{ ...turn, completionIds: tokenIds, logprobs, message: parsed.message, finishReason },
-          policyVersion: stretches ?? policyVersion
+    { listener, times }: { readonly listener: Listener | undefined; readonly times: Times }
+  ): Effect.Effect<Completion, Stopped | Trace.TraceError> => {
+    const { logprobs, stop, tokenIds } = sampled
+    // Another call may have added nodes meanwhile: indices stay right, since nodes are only ever appended.
+    const next = Trace.commit(
+      { ...pending, trace: now.trace },
+      {
+        ...{ ...turn, completionIds: tokenIds, logprobs, message: parsed.message, finishReason },
+        policyVersion: stretches ?? policyVersion
+      }
+    )
+    if (Either.isLeft(next)) {
+      const { left } = next
+      return Effect.fail(left._tag === "SealedTrace" ? (stopped ?? new Stopped({ reason: "done" })) : left)
+    }
+    const { nodes } = next.right
+    for (let at = now.trace.nodes.length; at < nodes.length; at++) traceTokens += nodes[at]!.tokenIds.length
+    sampledTokens += tokenIds.length
+    now = {
+      ...now,
+      trace: {
+        ...next.right,
+        spans: [
+          ...(next.right.spans ?? []),
+          span("generation", times.askedMs, nodes.length - 1),
+          { ...span("model", times.sampledFromMs, nodes.length - 1), endMs: times.sampledToMs - beganMs }
+        ]
+      },
+      turns: now.turns + 1,
+      failure: undefined,
+      cut: finishReason === "length"
+    }
+    const { message, toolCalls } = parsed
+    const promptTokens = turn.promptIds.length
+    const completion = { message, toolCalls, finishReason, stop, promptTokens, tokenIds, logprobs }
+    listener?.committed(completion)
+    return Effect.succeed(completion)
+  }
+
+  const turn = (messages: ReadonlyArray<Message>, call: number, asked: TurnOptions) =>
+    Effect.suspend((): Effect.Effect<Completion, CompletionError> => {
+      const askedMs = nowMs()
+      const { listener, stop: stopTexts = [], tools } = asked
+      const pending = Trace.prepare(now.trace, messages)
+      const rendered = rendering(() => render(pending, tools))
+      if (Either.isLeft(rendered)) return Effect.fail(rendered.left)
+      const { bridged, isContent, messageIndices, tokenIds: promptIds } = rendered.right
+      const most = inference.maxSequenceLength - 1
+      const tooLong = () => stop(new Stopped({ reason: "prompt_too_long", prompt: { tokens: promptIds.length, most } }))
+      if (promptIds.length > most) return tooLong()
+      listener?.begun(promptIds.length)
+      const reading =
+        listener === undefined && stopTexts.length === 0
+          ? undefined
+          : Reading.make(renderer.parser({ tools, promptIds }), stopTexts)
+      const sampledFromMs = nowMs()
+      const sampled = sample(inference, promptIds, {
+        sampling: {
+          temperature: sampling.temperature ?? 1,
+          topP: sampling.topP,
+          topK: sampling.topK,
+          minP: sampling.minP,
+          maxTokens: Math.min(
+            inference.maxSequenceLength - promptIds.length,
+            sampling.maxTokens ?? Number.POSITIVE_INFINITY,
+            asked.maxTokens ?? Number.POSITIVE_INFINITY,
+            (maxSampledTokens ?? Number.POSITIVE_INFINITY) - sampledTokens
+          ),
+          stopTokenIds: renderer.stopTokenIds,
+          seed: seedOf(call)
+        },
+        reading,
+        said: listener?.said
+      })
+      return Effect.matchEffect(sampled, {
+        onFailure: (error): Effect.Effect<never, Stopped | InferenceError> =>
+          error.promptTooLong === true ? tooLong() : Effect.fail(error),
+        onSuccess: (turn): Effect.Effect<Completion, CompletionError> => {
+          const times = { askedMs, sampledFromMs, sampledToMs: nowMs() }
+          if (turn.tokenIds.length === 0) {
+            return new InferenceError({ endpoint: inference.name, reason: "it returned no token ids for a turn" })
+          }
+          const parsed = reading?.finish() ?? renderer.parse(turn.tokenIds, { tools, promptIds })
+          if ("deltas" in parsed && parsed.deltas.length > 0) listener?.said(parsed.deltas)
+          return commit(pending, { promptIds, messageIndices, isContent, bridged }, turn, parsed, { listener, times })
         }
-      )
-      if (Either.isLeft(next)) {
-        const { left } = next
-        return Effect.fail(left._tag === "SealedTrace" ? (stopped ?? new Stopped({ reason: "done" })) : left)
-      }
-      for (const node of next.right.nodes.slice(now.trace.nodes.length)) traceTokens += node.tokenIds.length
-      sampledTokens += tokenIds.length
-      now = {
-        ...now,
-        trace: next.right,
-        turns: now.turns + 1,
-        failure: undefined,
-        cut: finishReason === "length"
-      }
-      const { message, toolCalls } = parsed
-      const promptTokens = turn.promptIds.length
-      const completion = { message, toolCalls, finishReason, stop, promptTokens, tokenIds, logprobs }
-      listener?.committed(completion)
-      return Effect.succeed(completion)
+      })
     })
 
-  const turn = Effect.fnUntraced(function* (messages: ReadonlyArray<Message>, call: number, asked: TurnOptions) {
-    const { listener, stop: stopTexts = [], tools } = asked
-    const pending = Trace.prepare(now.trace, messages)
-    const { bridged, isContent, messageIndices, tokenIds: promptIds } = yield* rendering(() => render(pending, tools))
-    const most = inference.maxSequenceLength - 1
-    const tooLong = () => stop(new Stopped({ reason: "prompt_too_long", prompt: { tokens: promptIds.length, most } }))
-    if (promptIds.length > most) return yield* tooLong()
-    listener?.begun(promptIds.length)
-    const reading =
-      listener === undefined && stopTexts.length === 0
-        ? undefined
-        : Reading.make(renderer.parser({ tools, promptIds }), stopTexts)
-    const sampled = yield* sample(inference, promptIds, {
-      sampling: {
-        temperature: sampling.temperature ?? 1,
-        topP: sampling.topP,
-        topK: sampling.topK,
-        minP: sampling.minP,
-        maxTokens: Math.min(
-          inference.maxSequenceLength - promptIds.length,
-          sampling.maxTokens ?? Number.POSITIVE_INFINITY,
-          asked.maxTokens ?? Number.POSITIVE_INFINITY,
-          (maxSampledTokens ?? Number.POSITIVE_INFINITY) - sampledTokens
-        ),
-        stopTokenIds: renderer.stopTokenIds,
-        seed: seedOf(call)
-      },
-      reading,
-      said: listener?.said
-    }).pipe(Effect.catchIf((error) => error.promptTooLong === true, tooLong))
-    if (sampled.tokenIds.length === 0) {
-      return yield* new InferenceError({ endpoint: inference.name, reason: "it returned no token ids for a turn" })
-    }
-    const parsed = reading?.finish() ?? renderer.parse(sampled.tokenIds, { tools, promptIds })
-    if ("deltas" in parsed && parsed.deltas.length > 0) listener?.said(parsed.deltas)
-    return yield* commit(pending, { promptIds, messageIndices, isContent, bridged }, sampled, parsed, listener)
-  })
+  /** The turn, unless a condition of the task ends the rollout before it. */
+  const unlessStopped = (messages: ReadonlyArray<Message>, call: number, asked: TurnOptions) =>
+    stops.length === 0
+      ? turn(messages, call, asked)
+      : Effect.flatMap(holding(stops, { messages, trace: now.trace }), (condition) =>
+          condition === undefined ? turn(messages, call, asked) : stopOn(condition, messages)
+        )
 
   /** Why no further turn may begin. */
   const limit = (): StopReason | undefined => {
@@ -303,20 +405,17 @@ export const make = Effect.fn("Session.make")(function* (options: {
       const call = now.calls
       now = { ...now, calls: call + 1 }
       open++
-      return inTime(turn(messages, call, asked)).pipe(
-        Effect.ensuring(
-          Effect.sync(() => {
-            open--
-          })
-        )
-      )
-    }).pipe(
-      Effect.tapError((error) =>
-        Effect.sync(() => {
-          if (error._tag !== "Stopped" && error._tag !== "RendererError") now = { ...now, failure: error }
-        })
-      )
-    )
+      return Effect.onExit(inTime(unlessStopped(messages, call, asked)), (exit) => {
+        open--
+        if (Exit.isFailure(exit)) {
+          const error = Option.getOrUndefined(Cause.failureOption(exit.cause))
+          if (error !== undefined && error._tag !== "Stopped" && error._tag !== "RendererError") {
+            now = { ...now, failure: error }
+          }
+        }
+        return Effect.void
+      })
+    })
 
   return {
     model: { complete: ask },
@@ -325,10 +424,20 @@ export const make = Effect.fn("Session.make")(function* (options: {
     countTokens: (messages, tools) =>
       rendering(() => renderer.render(messages, { tools, addGenerationPrompt: true }).tokenIds.length),
     progress: Effect.sync(() => now),
+    timed: (name, work) =>
+      Effect.suspend(() => {
+        const fromMs = nowMs()
+        return Effect.onExit(work, () =>
+          Effect.sync(() => {
+            now = { ...now, trace: Trace.timed(now.trace, span(name, fromMs)) }
+          })
+        )
+      }),
     seal: (reason) =>
       Effect.sync(() => {
         stopped ??= new Stopped({ reason })
-        now = { ...now, trace: Trace.seal(now.trace, { reason, by: stopperOf[reason] }), stop: stopped.reason }
+        const end = { reason: stopped.condition ?? reason, by: stopperOf[reason] }
+        now = { ...now, trace: Trace.seal(now.trace, end), stop: stopped.reason }
         return now.trace
       })
   } satisfies Session

@@ -10,8 +10,9 @@ import type * as Fiber from "effect/Fiber"
 import * as FiberId from "effect/FiberId"
 import * as FiberSet from "effect/FiberSet"
 import * as Option from "effect/Option"
+import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
-import type { CompletionError, Session } from "../Session.ts"
+import type { Completion, CompletionError, Session } from "../Session.ts"
 import { Tokenizer } from "../Tokenizer.ts"
 import * as Decode from "../wire/Decode.ts"
 import * as Logprobs from "../wire/Logprobs.ts"
@@ -41,7 +42,7 @@ export interface OpenRollout {
 }
 
 const digestOf = ({ body, route }: Asked): string =>
-  createHash("sha256").update(`${route.name}\n`).update(body).digest("base64")
+  `${route.name} ${createHash("sha256").update(body).digest("base64")}`
 
 /** How long a rollout's turns take is told by this clock; nothing else depends on it. */
 const secondsOf = (clock: Clock.Clock) => Math.floor(clock.unsafeCurrentTimeMillis() / 1000)
@@ -55,7 +56,7 @@ export const make = (options: {
 }): Effect.Effect<OpenRollout, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { id, model, session } = options
-    const run = yield* FiberSet.makeRuntime<never, void, never>()
+    const run = yield* FiberSet.makeRuntime<never, Completion, CompletionError>()
     const clock = yield* Effect.clock
     const tokenizer = yield* Effect.serviceOption(Tokenizer)
     const spelling = Option.match(tokenizer, { onNone: () => Logprobs.asId, onSome: Logprobs.asText })
@@ -63,19 +64,18 @@ export const make = (options: {
     const recall = Recall.make()
     let asked = 0
 
-    const settle = (turn: Turn.Turn, digest: string, exit: Exit.Exit<unknown, CompletionError>) =>
-      Effect.suspend(() => {
-        if (exit._tag === "Success") return Effect.void
-        replays.remove(digest, turn)
-        const failure = Cause.failureOption(exit.cause)
-        if (Option.isSome(failure)) turn.failed(Refusals.of(failure.value))
-        else if (Cause.isInterrupted(exit.cause)) turn.failed(Refusals.over)
-        else {
-          turn.failed(Refusals.defect)
-          return Effect.logError(Cause.pretty(exit.cause))
-        }
-        return Effect.void
-      })
+    const runtime = yield* Effect.runtime()
+    const settle = (turn: Turn.Turn, digest: string, exit: Exit.Exit<unknown, CompletionError>): void => {
+      if (exit._tag === "Success") return
+      replays.remove(digest, turn)
+      const failure = Cause.failureOption(exit.cause)
+      if (Option.isSome(failure)) turn.failed(Refusals.of(failure.value))
+      else if (Cause.isInterrupted(exit.cause)) turn.failed(Refusals.over)
+      else {
+        turn.failed(Refusals.defect)
+        Runtime.runFork(runtime, Effect.logError(Cause.pretty(exit.cause)))
+      }
+    }
 
     /** A turn that is not asked for yet, and what asks for it. */
     const prepare = (ask: Ask, digest: string) => {
@@ -85,7 +85,7 @@ export const make = (options: {
         model,
         spelling
       }
-      let fiber: Fiber.RuntimeFiber<void> | undefined
+      let fiber: Fiber.RuntimeFiber<Completion, CompletionError> | undefined
       const turn = Turn.make({
         identity,
         giveUp: () => {
@@ -97,22 +97,18 @@ export const make = (options: {
       const { maxTokens, messages, stop, tools } = ask
       const start = () => {
         fiber = run(
-          session
-            .turn(recall.restore(messages), {
-              tools,
-              maxTokens,
-              stop,
-              listener: {
-                begun: turn.begun,
-                said: turn.said,
-                committed: (completion) => recall.add(turn.committed(completion), completion.message)
-              }
-            })
-            .pipe(
-              Effect.onExit((exit) => settle(turn, digest, exit)),
-              Effect.ignore
-            )
+          session.turn(recall.restore(messages), {
+            tools,
+            maxTokens,
+            stop,
+            listener: {
+              begun: turn.begun,
+              said: turn.said,
+              committed: (completion) => recall.add(turn.committed(completion), completion.message)
+            }
+          })
         )
+        fiber.addObserver((exit) => settle(turn, digest, exit))
       }
       return { turn, start }
     }

@@ -27,6 +27,8 @@ export const of = (error: CompletionError): ApiError => {
         ? invalid(error.message, { code: "context_length_exceeded", param: "messages" })
         : promptTooLong(error.prompt.tokens, error.prompt.most + 1, "messages")
     }
+    case "ConditionError":
+      return invalid(error.message, { code: "rollout_over_task" })
     default:
       return new ApiError({ status: 502, type: "server_error", reason: error.message })
   }

@@ -117,7 +117,7 @@ export const Planned = Schema.Struct({
   labels: Schema.Record({ key: Schema.String, value: Schema.String })
 })
 
-const StopReason = Schema.Literal("done", "length", "max_turns", "max_tokens", "prompt_too_long", "timeout")
+const StopReason = Schema.Literal("done", "length", "max_turns", "max_tokens", "prompt_too_long", "timeout", "task")
 
 const Numbers = Schema.Record({ key: Schema.String, value: Float })
 
