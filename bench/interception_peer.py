@@ -63,9 +63,13 @@ def record(rollout, body, answer):
     }
 
 
+def closed(secret):
+    ROLLOUTS.pop(secret.split(".", 1)[0], None)
+    return {}
+
+
 def opened(port, close):
-    for name in [name for name in (close.split(".", 1)[0],) if name in ROLLOUTS]:
-        del ROLLOUTS[name]
+    closed(close)
     name, secret = secrets.token_hex(8), secrets.token_hex(32)
     secret = f"{name}.{secret}"
     ROLLOUTS[name] = Rollout(secret)
@@ -101,9 +105,13 @@ async def with_aiohttp():
     async def open_rollout(request):
         return web.json_response(opened(port, request.match_info["close"]))
 
+    async def close_rollout(request):
+        return web.json_response(closed(request.match_info["secret"]))
+
     app = web.Application(client_max_size=1 << 30)
     app.router.add_post("/{name}/v1/chat/completions", chat)
     app.router.add_get("/open/{close:.*}", open_rollout)
+    app.router.add_get("/close/{secret:.*}", close_rollout)
     app.router.add_get("/cpu", lambda request: asyncio.sleep(0, web.json_response(cpu())))
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=600)
     await runner.setup()
@@ -147,6 +155,9 @@ async def with_streams():
                     continue
                 if path.startswith("/open/"):
                     writer.write(message("HTTP/1.1 200 OK", opened(port, path.removeprefix("/open/"))))
+                    continue
+                if path.startswith("/close/"):
+                    writer.write(message("HTTP/1.1 200 OK", closed(path.removeprefix("/close/"))))
                     continue
                 rollout = allowed(path.split("/")[1], headers.get("authorization", ""))
                 if rollout is None:

@@ -62,6 +62,9 @@ export interface Environment {
   readonly run: (planned: Planned, options: RolloutOptions) => Effect.Effect<Ended, never, Inference | Renderer>
 }
 
+/** Whether a rollout ends here, where the model is about to be asked again. @category model */
+export type StopCondition<T> = (task: T, moment: Session.Moment) => Reward.Value<boolean>
+
 type Prompt = string | ReadonlyArray<Message>
 
 /** Tasks, harness, runtime and rewards of an environment. @category model */
@@ -81,6 +84,11 @@ export type Options<T> = (
   readonly info?: ((task: NoInfer<T>) => Reward.Value<Readonly<Record<string, string>>>) | undefined
   readonly reward: Reward.Rewards<NoInfer<T>>
   readonly metrics?: Readonly<Record<string, Reward.Score<NoInfer<T>>>> | undefined
+  /**
+   * Conditions that end a rollout, by the names under which its trace tells which one did (`trace.stop`). They are judged
+   * in their order before each model call, when what tools said last is known; the stop reason is "task"
+   */
+  readonly stops?: Readonly<Record<string, StopCondition<NoInfer<T>>>> | undefined
   /** makes the runtime ready for a task before the harness starts: files that it finds, a service that it needs */
   readonly setup?: ((task: NoInfer<T>, runtime: Runtime.RuntimeService) => Reward.Value<unknown>) | undefined
   /** one is built for each rollout; this process when absent */
@@ -192,7 +200,8 @@ export const make = <T>(options: Options<T>): Environment => {
     const messages = toMessages(
       yield* Reward.evaluate<Prompt | undefined>(() => prompt(task)).pipe(blame("task", "its prompt"))
     )
-    const run = made("run", () => harness.run({ task, messages, model: session.model, endpoint }))
+    const { model, timed } = session
+    const run = made("run", () => harness.run({ task, messages, model, endpoint, timed }))
     const ended = yield* Effect.exit(
       timeoutMs === undefined ? Effect.asSome(run) : Effect.timeoutOption(run, timeoutMs)
     )
@@ -202,7 +211,10 @@ export const make = <T>(options: Options<T>): Environment => {
       const blamed = calls === 0 ? ("harness" as const) : ("provider" as const)
       return yield* new Blamed({ blame: blamed, reason: `no model turn was finished within ${timeoutMs} ms` })
     }
-    if (failure !== undefined) return yield* new Blamed({ blame: "provider", reason: failure.message })
+    if (failure !== undefined) {
+      const blamed = failure._tag === "ConditionError" ? ("task" as const) : ("provider" as const)
+      return yield* new Blamed({ blame: blamed, reason: failure.message })
+    }
     if (stop !== undefined) return stop
     if (Exit.isFailure(ended)) {
       const { alive, name: where } = yield* Runtime.Runtime
@@ -232,16 +244,24 @@ export const make = <T>(options: Options<T>): Environment => {
     if (task === undefined) {
       return yield* new Blamed({ blame: "environment", reason: `${name} has no example "${planned.example}"` })
     }
+    const clock = yield* Effect.clock
+    const beganMs = clock.unsafeCurrentTimeMillis()
     const context = yield* Layer.buildWithScope(runtime, scope).pipe(blame("runtime", "it did not start"))
     const place = Context.get(context, Runtime.Runtime)
     yield* Reward.evaluate(() => options.setup?.(task, place)).pipe(
       blame("task", "its setup"),
       Effect.catchAll(unlessDead(place))
     )
+    const setUpMs = clock.unsafeCurrentTimeMillis()
     const { example, sequence, source } = planned
     const session = yield* Session.make({
       sampling: given.sampling ?? {},
       maxTurns: given.maxTurns ?? options.maxTurns,
+      stops: Object.entries(options.stops ?? {}).map(([condition, holds]) => ({
+        name: condition,
+        holds: (moment) => Reward.evaluate(() => holds(task, moment))
+      })),
+      beganMs,
       seedOf: (turn) => Seed.ofTurn({ run: given.seed, source, example, attempt: sequence, turn })
     })
     const provided = yield* Effect.serviceOption(Interception.Interception)
@@ -250,9 +270,18 @@ export const make = <T>(options: Options<T>): Environment => {
       Effect.flatMap(server, ({ open }) => open({ session })).pipe(Scope.extend(scope))
     )
     const stopReason = yield* drive(task, session, endpoint).pipe(Effect.provide(context))
-    const trace = yield* session.seal(stopReason)
+    const sealed = yield* session.seal(stopReason)
     const info = yield* Reward.evaluate(() => options.info?.(task) ?? {}).pipe(blame("task", "its info"))
-    const { metrics, reward, rewards } = yield* scored(task, answerOf(trace, stopReason, place))
+    const scoringMs = clock.unsafeCurrentTimeMillis()
+    const { metrics, reward, rewards } = yield* scored(task, answerOf(sealed, stopReason, place))
+    const trace: Trace.Trace = {
+      ...sealed,
+      spans: [
+        { name: "setup", startMs: 0, endMs: setUpMs - beganMs },
+        ...(sealed.spans ?? []),
+        { name: "scoring", startMs: scoringMs - beganMs, endMs: clock.unsafeCurrentTimeMillis() - beganMs }
+      ]
+    }
     if (!Number.isFinite(reward)) return absent(planned, { _tag: "NoReward", reward })
     const rollout: Rollout = {
       ...planned,

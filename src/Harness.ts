@@ -18,6 +18,8 @@ export interface Start<T> {
   readonly model: Model
   /** the same model as a base URL and a key, for agents that speak HTTP; opened when it is first asked for */
   readonly endpoint: Effect.Effect<Endpoint, ListenError>
+  /** Does something and tells the trace how long it took, as a span of this name: "tools" for what tools do. */
+  readonly timed: <A, E, R>(name: string, work: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 }
 
 /**

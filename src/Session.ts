@@ -4,20 +4,24 @@
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
-import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import { Inference, InferenceError } from "./Inference.ts"
+import { type Condition, type ConditionError, holding, type Moment } from "./interception/Condition.ts"
 import type { Delta } from "./interception/Delta.ts"
 import * as Reading from "./interception/Reading.ts"
+import { Stopped, stopOf } from "./interception/Stopped.ts"
 import { type Sampled, sample } from "./interception/sample.ts"
 import { inWords } from "./internal/inWords.ts"
 import type { AssistantMessage, Message, ToolSpec } from "./Message.ts"
 import { type ParsedToolCall, Renderer, RendererError } from "./Renderer.ts"
 import type { StopReason } from "./Rollout.ts"
 import * as Trace from "./Trace.ts"
+
+export type { Condition, ConditionError, Moment }
+export { Stopped }
 
 /** How the policy is sampled; the seed is not a choice, it follows from the rollout. @category model */
 export interface Sampling {
@@ -36,44 +40,6 @@ export const restrictions = ({ minP = 0, topK = 0, topP = 1 }: Sampling): Readon
   ...(topK > 0 ? [`top_k ${topK}`] : []),
   ...(minP > 0 ? [`min_p ${minP}`] : [])
 ]
-
-/** The rollout may not ask the model again; a harness lets this pass through and ends. @category errors */
-export class Stopped extends Data.TaggedError("Stopped")<{
-  readonly reason: StopReason
-  /** of "task": the name of the condition that held */
-  readonly condition?: string | undefined
-  /** of "prompt_too_long", where it is known: tokens of the prompt, and how many a prompt may have */
-  readonly prompt?: { readonly tokens: number; readonly most: number } | undefined
-}> {
-  override get message() {
-    const { condition, reason } = this
-    const why = condition === undefined ? reason : `${reason}: ${condition}`
-    return `the rollout is over (${why}): the model takes no further turn`
-  }
-}
-
-/** A condition of the task that could not be judged; the task is to blame. @category errors */
-export class ConditionError extends Data.TaggedError("ConditionError")<{
-  readonly condition: string
-  readonly reason: string
-}> {
-  override get message() {
-    return `stop condition ${this.condition}: ${this.reason}`
-  }
-}
-
-/** Where a rollout stands when the model is about to be asked. @category model */
-export interface Moment {
-  /** the whole prompt: with what tools said last, which is not in the trace yet */
-  readonly messages: ReadonlyArray<Message>
-  readonly trace: Trace.Trace
-}
-
-/** A condition of the task on which a rollout ends, judged before each model call. @category model */
-export interface Condition {
-  readonly name: string
-  readonly holds: (moment: Moment) => Effect.Effect<boolean, string>
-}
 
 /** One finished model turn. @category model */
 export interface Completion {
@@ -172,32 +138,6 @@ interface Times {
   readonly sampledFromMs: number
   readonly sampledToMs: number
 }
-
-/** Whose condition each reason is. */
-const stopperOf: Readonly<Record<StopReason, Trace.Stopper>> = {
-  done: "harness",
-  length: "sampling",
-  max_turns: "environment",
-  max_tokens: "environment",
-  timeout: "environment",
-  prompt_too_long: "engine",
-  task: "task"
-}
-
-/** The first condition that holds. */
-const holding = (
-  conditions: ReadonlyArray<Condition>,
-  moment: Moment
-): Effect.Effect<string | undefined, ConditionError> =>
-  Effect.gen(function* () {
-    for (const { holds, name } of conditions) {
-      const failed = (reason: string) => new ConditionError({ condition: name, reason })
-      const held: unknown = yield* Effect.mapError(holds(moment), failed)
-      if (typeof held !== "boolean") return yield* failed(`it gave ${inWords(held)}, and no true or false`)
-      if (held) return name
-    }
-    return undefined
-  })
 
 /** Starts one rollout's conversation with the policy. @category constructors */
 export const make = Effect.fnUntraced(function* (options: {
@@ -436,8 +376,7 @@ export const make = Effect.fnUntraced(function* (options: {
     seal: (reason) =>
       Effect.sync(() => {
         stopped ??= new Stopped({ reason })
-        const end = { reason: stopped.condition ?? reason, by: stopperOf[reason] }
-        now = { ...now, trace: Trace.seal(now.trace, end), stop: stopped.reason }
+        now = { ...now, trace: Trace.seal(now.trace, stopOf(stopped, reason)), stop: stopped.reason }
         return now.trace
       })
   } satisfies Session

@@ -117,7 +117,7 @@ export const load = async ({ agents, content, control, provider, requests }: Loa
       }
       conversation++
     }
-    if (control !== undefined) await get(`${control}/open/${endpoint.secret}`)
+    if (control !== undefined) await get(`${control}/close/${endpoint.secret}`)
   }
 
   const cpu = async () =>

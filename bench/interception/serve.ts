@@ -46,17 +46,19 @@ export const serve = (url: string): void => {
     const { open } = yield* Interception.Interception
     const runtime = yield* Effect.runtime<Inference | Renderer>()
     const run = Runtime.runPromise(runtime)
-    const next = (close: string) =>
-      Effect.gen(function* () {
-        const last = opened.get(close)
-        opened.delete(close)
-        if (last !== undefined) yield* Scope.close(last, Exit.void)
-        const scope = yield* Scope.make()
-        const session = yield* Session.make({ sampling: {}, seedOf: (turn) => turn })
-        const endpoint = yield* Scope.extend(open({ session }), scope)
-        opened.set(endpoint.secret, scope)
-        return endpoint
+    const close = (secret: string) =>
+      Effect.suspend(() => {
+        const scope = opened.get(secret)
+        opened.delete(secret)
+        return scope === undefined ? Effect.void : Scope.close(scope, Exit.void)
       })
+    const next = Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const session = yield* Session.make({ sampling: {}, seedOf: (turn) => turn })
+      const endpoint = yield* Scope.extend(open({ session }), scope)
+      opened.set(endpoint.secret, scope)
+      return endpoint
+    })
     const control = createServer((request, response) => {
       const path = request.url ?? ""
       if (path === "/memory") {
@@ -65,7 +67,11 @@ export const serve = (url: string): void => {
       } else if (path === "/cpu") {
         const { system, user } = process.cpuUsage()
         response.end(JSON.stringify({ seconds: (system + user) / 1e6 }))
-      } else run(next(path.slice("/open/".length))).then((endpoint) => response.end(JSON.stringify(endpoint)))
+      } else {
+        const [, verb, secret = ""] = path.split("/")
+        const work = verb === "open" ? Effect.zipRight(close(secret), next) : Effect.as(close(secret), {})
+        run(work).then((answer) => response.end(JSON.stringify(answer)))
+      }
     })
     control.listen(0, "127.0.0.1", () =>
       console.log(JSON.stringify({ url: `http://127.0.0.1:${(control.address() as AddressInfo).port}` }))

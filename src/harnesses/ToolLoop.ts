@@ -76,7 +76,7 @@ export const make = <T>(options: {
 
   return Harness.make<T>({
     name,
-    run: ({ endpoint, messages, model, task }) =>
+    run: ({ endpoint, messages, model, task, timed }) =>
       Effect.gen(function* () {
         const ask: (messages: ReadonlyArray<Message>) => Effect.Effect<AssistantMessage, unknown> =
           via === "server"
@@ -90,7 +90,7 @@ export const make = <T>(options: {
           if (calls.length === 0) return
           const answers = yield* Effect.forEach(calls, (call) =>
             Effect.map(
-              answerTo(call, task),
+              timed("tools", answerTo(call, task)),
               (content): Message => ({ role: "tool", toolCallId: call.id, content, name: call.name })
             )
           )

@@ -7,6 +7,7 @@ interface Given {
   readonly maxTurns?: unknown
   readonly reward?: unknown
   readonly scoringTimeoutMs?: unknown
+  readonly stops?: unknown
   readonly tasks?: unknown
   readonly taskset?: unknown
   readonly timeoutMs?: unknown
@@ -14,11 +15,15 @@ interface Given {
 
 /** The first thing that is missing or wrong, in words. */
 export const environmentFault = (options: Given): string | undefined => {
-  const { maxTurns, reward, scoringTimeoutMs, tasks, taskset, timeoutMs } = options
+  const { maxTurns, reward, scoringTimeoutMs, stops, tasks, taskset, timeoutMs } = options
   if (tasks === undefined && taskset === undefined) return "it has no tasks; give `tasks`, a list, or a `taskset`"
   if (tasks !== undefined && !Array.isArray(tasks)) return `its tasks are ${inWords(tasks)}; they must be a list`
   if (typeof reward !== "function" && (typeof reward !== "object" || reward === null)) {
     return "it has no reward; give `reward`, a function of task and answer that returns a number"
+  }
+  const wrong = Object.entries(stops ?? {}).find(([, condition]) => typeof condition !== "function")
+  if (wrong !== undefined) {
+    return `its stop condition ${wrong[0]} is ${inWords(wrong[1])}; it must be a function of task and moment that returns true or false`
   }
   if (!isTime(timeoutMs)) return `timeoutMs is ${inWords(timeoutMs)}; it must be a number of milliseconds above 0`
   if (!isTime(scoringTimeoutMs)) {

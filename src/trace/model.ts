@@ -89,7 +89,7 @@ export interface Stop {
 
 /** Time that something took, in milliseconds since the rollout began. @category model */
 export interface Span {
-  /** "setup", "generation", "tools", "scoring", or a name of the caller's own */
+  /** "setup", "generation", "model" (the part of a generation that the policy took), "tools", "scoring", or a name of the caller's own */
   readonly name: string
   readonly startMs: number
   readonly endMs: number

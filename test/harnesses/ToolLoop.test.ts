@@ -37,7 +37,8 @@ const run = (harness: ReturnType<typeof ToolLoop.make<number>>, model: Model) =>
       task: 100,
       messages: [{ role: "user", content: "17+4?" }],
       model,
-      endpoint: Effect.die("no server is asked")
+      endpoint: Effect.die("no server is asked"),
+      timed: (_, work) => work
     })
     .pipe(Effect.provide(layerInProcess))
 
