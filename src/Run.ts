@@ -238,7 +238,7 @@ const evaluationsOf = (config: Config.TrainConfig, { examples }: { readonly exam
 
 /**
  * Measures a policy on what its environments hold out: one report per evaluation source, as each is done. `model` may be
- * the directory of an adapter on the configuration's own model.
+ * the directory of an adapter, which names the model that it is on.
  *
  * @category running
  */
@@ -254,18 +254,16 @@ export const evaluate = (
       maxSequenceLength: orchestrator.seqLen,
       saved
     }).pipe(Layer.provideMerge(Policy.layerText(base)), Layer.merge(Permits.layer(orchestrator.maxInflight)))
+  const base = Effect.flatMap(Peft.isThere(model), (adapter) => (adapter ? Peft.baseOf(model) : Effect.succeed(model)))
   const layer = Layer.unwrapEffect(
-    Effect.map(Peft.isThere(model), (adapter) =>
-      adapter ? layerOf(config.model.name, model) : layerOf(model, undefined)
-    )
+    Effect.map(base, (directory) => layerOf(directory, directory === model ? undefined : model))
   )
   const reports = Stream.unwrap(Effect.map(evaluationsOf(config, options), Stream.fromIterable)).pipe(
     Stream.mapEffect((evaluation) => Evaluation.run({ ...evaluation.options, model })),
     Stream.provideSomeLayer(layer)
   )
   // A directory that holds no model is told as that, and not by the first of its files that is missed.
-  const found = Effect.flatMap(Peft.isThere(model), (adapter) => ModelConfig.read(adapter ? config.model.name : model))
-  return Stream.unwrap(Effect.as(found, reports))
+  return Stream.unwrap(Effect.as(Effect.flatMap(base, ModelConfig.read), reports))
 }
 
 /**

@@ -32,6 +32,7 @@ const none = Schema.optional(
 const Config = Schema.parseJson(
   Schema.Struct({
     peft_type: Schema.Literal("LORA"),
+    base_model_name_or_path: Schema.optional(Schema.NullOr(Schema.String)),
     r: Schema.Int.pipe(Schema.positive()),
     lora_alpha: Schema.Finite.pipe(Schema.positive()),
     lora_dropout: Schema.optional(Schema.Finite.pipe(Schema.between(0, 1))),
@@ -107,6 +108,17 @@ const readConfig = (directory: string): Effect.Effect<Config, ModelError, FileSy
 export const isThere = (directory: string): Effect.Effect<boolean, never, FileSystem.FileSystem> =>
   Effect.flatMap(FileSystem.FileSystem, (fs) =>
     Effect.orElseSucceed(fs.exists(`${directory}/${configName}`), () => false)
+  )
+
+/** The directory of the model that an adapter says it is on. @category getters */
+export const baseOf = (directory: string): Effect.Effect<string, ModelError, FileSystem.FileSystem> =>
+  Effect.flatMap(readConfig(directory), ({ base_model_name_or_path: base }) =>
+    base == null || base === ""
+      ? new ModelError({
+          path: `${directory}/${configName}`,
+          reason: "names no model: base_model_name_or_path is empty"
+        })
+      : Effect.succeed(base)
   )
 
 /** `model.layers.0.self_attn.q_proj` of the adapter's name for one of its two matrices. */
