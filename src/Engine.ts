@@ -16,9 +16,11 @@ import * as Permits from "./Permits.ts"
 import * as Policy from "./run/Policy.ts"
 import * as State from "./State.ts"
 import * as Native from "./Trainer/Engine.ts"
+import * as Lora from "./Trainer/Lora.ts"
 import Dppo from "./Trainer/losses/Dppo.ts"
 import type { ModelError } from "./Trainer/ModelError.ts"
 import type { NativeError } from "./Trainer/NativeError.ts"
+import { projections } from "./Trainer/Projections.ts"
 import * as RlLoss from "./Trainer/RlLoss.ts"
 import type * as Training from "./Trainer/Training.ts"
 
@@ -73,11 +75,42 @@ export const layerCpu = (options: Options) => {
  *
  * @category model
  */
-export interface Handle extends Omit<Native.Engine, "load" | "save"> {
-  /** Takes the weights of another directory of the same architecture. */
+export interface Handle extends Omit<Native.Engine, "load" | "save" | "adapter"> {
+  /** Takes the weights of another directory of the same architecture; for an adapter, the values of another PEFT directory. */
   readonly load: (directory: string) => Effect.Effect<void, ModelError | NativeError>
-  /** Writes a Hugging Face directory. Fails on a weight that is not finite. */
+  /** Writes a Hugging Face directory; for an adapter, PEFT's files. Fails on a weight that is not finite. */
   readonly save: (directory: string) => Effect.Effect<void, ModelError | NativeError>
+  /**
+   * A new low-rank adapter on this model until the scope closes, which computes as the model does until it is trained. What
+   * it is asked is asked of the model with it; its `tensors`, gradients, moments and steps are its own. Any number of them,
+   * of any ranks, live on one model, whose weights none of them changes.
+   */
+  readonly addAdapter: (options?: AdapterOptions) => Effect.Effect<Handle, ModelError | NativeError, Scope.Scope>
+  /** The adapter in a PEFT directory; `seed` is that of dropout's masks (0). Fails on whatever does not fit the model. */
+  readonly openAdapter: (
+    directory: string,
+    options?: { readonly trainable?: boolean | undefined; readonly seed?: number | undefined }
+  ) => Effect.Effect<Handle, ModelError | NativeError, Scope.Scope>
+  /** Makes the adapter in a PEFT directory part of the weights: W + s·B·A. */
+  readonly mergeAdapter: (directory: string) => Effect.Effect<void, ModelError | NativeError>
+}
+
+/** What a new adapter is; the defaults are those of `[trainer.model.lora]`. @category model */
+export interface AdapterOptions {
+  /** columns of B, rows of A (16) */
+  readonly rank?: number | undefined
+  /** what it adds is multiplied by alpha / rank (32) */
+  readonly alpha?: number | undefined
+  /** multiplies by alpha / √rank instead (false) */
+  readonly rankStabilised?: boolean | undefined
+  /** share of its inputs that a training pass leaves out (0) */
+  readonly dropout?: number | undefined
+  /** last parts of the names of matrices (all seven of each layer) */
+  readonly targetModules?: ReadonlyArray<string> | undefined
+  /** of its first values and of the masks of dropout (0) */
+  readonly seed?: number | undefined
+  /** keeps gradients and moments (true) */
+  readonly trainable?: boolean | undefined
 }
 
 /**
@@ -95,13 +128,23 @@ export const open = (
   } = {}
 ): Effect.Effect<Handle, ModelError | NativeError, Scope.Scope> => {
   const { threads = os.availableParallelism(), trainable = false } = options
-  const onDisk = <A, E, R>(self: Effect.Effect<A, E, R | FileSystem.FileSystem>) =>
-    Effect.provide(self, NodeContext.layer)
-  return onDisk(
-    Effect.map(Native.open(directory, { threads, trainable }), (engine) => ({
-      ...engine,
-      load: (from) => onDisk(engine.load(from)),
-      save: (to) => onDisk(engine.save(to))
-    }))
-  )
+  return onDisk(Effect.map(Native.open(directory, { threads, trainable }), handleOf))
 }
+
+const onDisk = <A, E, R>(self: Effect.Effect<A, E, R | FileSystem.FileSystem>) =>
+  Effect.provide(self, NodeContext.layer)
+
+const handleOf = (engine: Native.Engine): Handle => ({
+  ...engine,
+  load: (from) => onDisk(engine.load(from)),
+  save: (to) => onDisk(engine.save(to)),
+  addAdapter: (options = {}) => {
+    const { alpha = 32, dropout = 0, rank = 16, rankStabilised = false, seed = 0, trainable = true } = options
+    const { targetModules = projections } = options
+    const adapter = { rank, alpha, dropout, rankStabilised, targetModules, seed, trainable }
+    return Effect.map(Lora.attach(engine, adapter), handleOf)
+  },
+  openAdapter: (from, { seed, trainable = false } = {}) =>
+    onDisk(Effect.map(Lora.open(engine, from, { seed, trainable }), handleOf)),
+  mergeAdapter: (from) => onDisk(Lora.merge(engine, from))
+})

@@ -40,8 +40,8 @@ std::shared_ptr<Adapter> on(const Client& client, int64_t rank, double dropout =
 }
 
 /** An adapter that does something. */
-std::shared_ptr<Adapter> trainedOn(Client& client, int64_t rank, unsigned seed = 1) {
-  const std::shared_ptr<Adapter> adapter = on(client, rank);
+std::shared_ptr<Adapter> trainedOn(Client& client, int64_t rank, unsigned seed = 1, double dropout = 0) {
+  const std::shared_ptr<Adapter> adapter = on(client, rank, dropout);
   for (unsigned i = 0; i < 3; i++) step(client, adapter, seed + i);
   return adapter;
 }
@@ -72,6 +72,40 @@ void adaptersAreAlone() {
   small->readMoments(name, first.data(), second.data());
   again->readMoments(name, firstAlone.data(), secondAlone.data());
   check::that(check::sameBits(first, firstAlone) && check::sameBits(second, secondAlone), "and the moments");
+}
+
+/** Log-probabilities of a training pass, with its masks. */
+Bits pass(Client& client, const std::shared_ptr<Adapter>& adapter) {
+  Bits logprobs;
+  client.run([&](const Engine::Context& at) {
+    const models::Sample sample(at.network.config(), {20, 9}, 3);
+    logprobs = at.network.forward(at.compute, sample.batch(), adapter.get()).logprobs;
+  });
+  return logprobs;
+}
+
+void masksArePlaces() {
+  Client client(false);
+  const auto adapter = on(client, 4, 0.3);
+  step(client, adapter, 1);
+  const Bits first = pass(client, adapter), second = pass(client, adapter);
+  check::that(!check::sameBits(first, second), "each pass of a step has masks of its own");
+  adapter->zeroGradients();
+  check::that(check::sameBits(pass(client, adapter), first), "a step that is begun again has the masks that it had");
+  client.run([&](const Engine::Context& at) {
+    AdamW still;
+    still.learningRate = 0;
+    adapter->optimizerStep(at.compute, still);
+  });
+  check::that(!check::sameBits(pass(client, adapter), first), "the next step has others");
+  Client again(false);
+  const auto resumed = on(again, 4, 0.3);
+  again.run([&](const Engine::Context&) {
+    resumed->adopt(adapter->snapshot());
+    resumed->setOptimizerSteps(2);
+  });
+  adapter->zeroGradients();
+  check::that(check::sameBits(pass(again, resumed), pass(client, adapter)), "a resumed step has the masks that it would have had");
 }
 
 void passesBelongTogether() {
@@ -130,8 +164,10 @@ Bits scored(Client& client, const GenerateRequest& request, const GenerateResult
 
 void adaptersDecodeTogether() {
   Client client(false);
-  const auto one = trainedOn(client, 2), other = trainedOn(client, 5, 20);
-  const std::shared_ptr<Adapter> list[] = {nullptr, one, other, on(client, 3)};
+  const auto one = trainedOn(client, 2), other = trainedOn(client, 5, 20, 0.3), untrained = on(client, 3);
+  // The model is newer than its adapters: its version alone does not tell them apart.
+  client.run([](const Engine::Context& at) { at.network.initialise(at.compute, 8, 0.4); });
+  const std::shared_ptr<Adapter> list[] = {nullptr, one, other, untrained};
   std::vector<GenerateResult> alone;
   for (const auto& adapter : list) alone.push_back(client.generate(ask(adapter, 3)));
   for (size_t i = 0; i < 4; i++)
@@ -225,6 +261,7 @@ void memory() {
 
 int main() {
   adaptersAreAlone();
+  masksArePlaces();
   passesBelongTogether();
   adaptersDecodeTogether();
   newValues();

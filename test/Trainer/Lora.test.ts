@@ -2,6 +2,7 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { expect, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Handle from "../../src/Engine.ts"
 import * as Seed from "../../src/Seed.ts"
 import * as Adapter from "../../src/server/Adapter.ts"
 import * as Engine from "../../src/Trainer/Engine.ts"
@@ -188,6 +189,40 @@ layer(NodeFileSystem.layer)("an adapter", (it) => {
         expect((yield* Effect.flip(attempt)).message).toMatch(/layers\.0\.q_proj.*which the model does not have/)
       }
       expect(yield* values(base)).toEqual(before)
+    })
+  )
+
+  it.scoped("is had by a program as a handle of the model's own kind", () =>
+    Effect.gen(function* () {
+      const fs = yield* FileSystem.FileSystem
+      const [folder, small, large] = [
+        yield* fs.makeTempDirectoryScoped(),
+        yield* fs.makeTempDirectoryScoped(),
+        yield* fs.makeTempDirectoryScoped()
+      ]
+      yield* Effect.flatMap(tinyEngine(), (engine) => engine.save(folder))
+      const model = yield* Handle.open(folder, { threads: 1 })
+      const score = (handle: Handle.Handle) =>
+        Effect.map(handle.score(prompt, ids(6), ones(6)), ({ logprobs }) => Array.from(logprobs))
+      const before = yield* score(model)
+      const one = yield* model.addAdapter({ rank: 2, targetModules: ["q_proj", "v_proj"] })
+      const other = yield* model.addAdapter({ rank: 5, seed: 1, alpha: 10 })
+      expect([one.tensors.length, other.tensors.length]).toEqual([8, 28])
+      for (const handle of [one, other, other]) {
+        yield* handle.forwardBackward(batch, { rl: 4, ce: 0, refKl: 0 }, loss)
+        yield* handle.optimizerStep(adamw)
+      }
+      yield* one.save(small)
+      yield* other.save(large)
+      const again = yield* model.openAdapter(large)
+      expect(yield* score(again)).toEqual(yield* score(other))
+      expect(yield* score(model)).toEqual(before)
+      yield* model.mergeAdapter(small)
+      expect(yield* score(model)).not.toEqual(before)
+      // what was merged is now part of the base of the other
+      expect(yield* score(again)).not.toEqual(before)
+      const nothing = yield* Effect.flip(model.addAdapter({ targetModules: ["w1"] }))
+      expect(nothing.message).toMatch(/target_modules names no module of the model/)
     })
   )
 

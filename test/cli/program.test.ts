@@ -155,6 +155,20 @@ describe("primerl eval", () => {
   )
 })
 
+describe("primerl merge", () => {
+  it.effect("takes the model, the adapter and where they go, and says where they went", () =>
+    Effect.gen(function* () {
+      const seen: Array<unknown> = []
+      const merge: RunsService["merge"] = (options) => Effect.sync(() => void seen.push(options))
+      const { code, out } = yield* run(["merge", "policy", "step_8", "merged"], {}, { merge })
+      expect([code, out]).toEqual([0, "model: merged\n"])
+      expect(seen).toEqual([{ model: "policy", adapter: "step_8", into: "merged" }])
+      const short = yield* run(["merge", "policy"], {}, { merge })
+      expect([short.code, short.text]).toEqual([2, expect.stringMatching(/^primerl: .*ADAPTER_DIR/)])
+    })
+  )
+})
+
 describe("an evaluation of which nothing counts", () => {
   it.effect("ends with 1 and the last failure's reason", () =>
     Effect.gen(function* () {

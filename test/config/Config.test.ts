@@ -85,6 +85,32 @@ sampling = { max_completion_tokens = 5 }`
   )
 })
 
+describe("an adapter", () => {
+  it.effect("is asked for by one key, and its other keys have PEFT's names", () =>
+    Effect.gen(function* () {
+      const { trainer } = yield* load({ "rl.toml": minimal }, ["trainer.model.lora.rank=8"])
+      expect(trainer.model.lora).toEqual({
+        rank: 8,
+        alpha: 32,
+        dropout: 0,
+        targetModules: ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+      })
+      expect((yield* load({ "rl.toml": minimal })).trainer.model).toEqual({ seqLen: 2048 })
+    })
+  )
+
+  it.effect("of matrices that no layer has, or on CUDA, is refused", () =>
+    Effect.gen(function* () {
+      const lora = '[trainer.model.lora]\ndropout = 1\ntarget_modules = ["q_proj", "experts"]\n'
+      const lines = yield* problems(`${minimal}${lora}`)
+      expect(lines[0]).toMatch(/lora\.dropout: found 1, allowed is a number, at least 0 and below 1/)
+      expect(lines[1]).toMatch(/lora\.target_modules\[1\]: found "experts", allowed is one of "q_proj"/)
+      const [line] = yield* problems(`${minimal}[trainer.model.lora]\n[trainer.engine]\ndevice = "cuda"\n`)
+      expect(line).toMatch(/trainer\.engine\.device: LoRA on CUDA is not there yet/)
+    })
+  )
+})
+
 describe("composition", () => {
   it.effect("tables merge and lists are replaced, left to right, whatever their spelling", () =>
     Effect.gen(function* () {
