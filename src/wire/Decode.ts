@@ -78,10 +78,16 @@ export const decode = <A, I>(
 /** Deeper bodies are nobody's; what walks them without a bound runs out of stack. */
 const mostLevels = 200
 
-const isDeeper = (value: unknown, levels: number): boolean =>
-  typeof value === "object" &&
-  value !== null &&
-  (levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1)))
+/**
+ * Whether it is nested deeper. On the way it takes out the key that sets the prototype of an object that is copied key by
+ * key: what stands under it would then be read as the object's own fields.
+ */
+const isDeeper = (value: unknown, levels: number): boolean => {
+  if (typeof value !== "object" || value === null) return false
+  if (levels === 0) return true
+  if (Object.hasOwn(value, "__proto__")) Reflect.deleteProperty(value, "__proto__")
+  return Object.values(value).some((inner) => isDeeper(inner, levels - 1))
+}
 
 /** A body longer than this has its first problem named alone: telling all would keep every other request waiting. */
 const mostBytesToldInFull = 64 * 1024
