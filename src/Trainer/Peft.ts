@@ -29,6 +29,12 @@ const none = Schema.optional(
   )
 )
 
+/** Beginnings that take from the weights of the model what they give to the adapter: W is then another. */
+const leavesTheModel = (value: unknown) =>
+  typeof value !== "string" ||
+  !/^(pissa|olora|corda|loftq|lora_ga)/.test(value) ||
+  `"${value}" is not supported: it changed the model that the adapter is on`
+
 const Config = Schema.parseJson(
   Schema.Struct({
     peft_type: Schema.Literal("LORA"),
@@ -44,7 +50,13 @@ const Config = Schema.parseJson(
     lora_bias: off,
     fan_in_fan_out: off,
     bias: Schema.optional(Schema.Literal("none", null)),
+    use_qalora: off,
+    init_lora_weights: Schema.optional(Schema.Unknown.pipe(Schema.filter(leavesTheModel))),
     modules_to_save: none,
+    exclude_modules: none,
+    target_parameters: none,
+    trainable_token_indices: none,
+    layer_replication: none,
     rank_pattern: none,
     alpha_pattern: none
   })

@@ -352,6 +352,8 @@ layer(NodeContext.layer)("the admin routes", (it) => {
         [{ target_modules: [query] }, matrices(), /down_proj, which target_modules does not name/],
         [{ use_dora: true }, matrices(), /adapter_config\.json: is no .*: use_dora: Expected false, actual true$/],
         [{ modules_to_save: ["lm_head"] }, matrices(), /modules_to_save/],
+        [{ trainable_token_indices: [1] }, matrices(), /trainable_token_indices: is not supported/],
+        [{ init_lora_weights: "pissa_niter_4" }, matrices(), /init_lora_weights: "pissa_niter_4" is not supported/],
         [{ r: 0, lora_alpha: "x" }, matrices(), /r: .*lora_alpha: /]
       ]
       for (const [settings, tensors, message] of cases) {
