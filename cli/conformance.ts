@@ -1,11 +1,39 @@
-/** `npm run conformance -- FOLDER`: exit 0 when every deviation is within its tolerance, 1 when one is not, 2 when the folder cannot be read. */
+/**
+ * `npm run conformance -- FOLDER [--device cuda] [--dtype bfloat16]`: exit 0 when every deviation is within its tolerance,
+ * 1 when one is not, 2 when the folder cannot be read or the engine cannot be opened.
+ */
+import { parseArgs } from "node:util"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import { passes } from "../src/conformance/Check.ts"
 import * as Conformance from "../src/conformance/Conformance.ts"
 
-const program = (folder: string) =>
-  Conformance.run(folder).pipe(
+const usage = `usage: npm run conformance -- FOLDER [--device cpu|cuda] [--dtype float32|bfloat16|bfloat16x3]
+  FOLDER holds loss.json, packing.json or models/*
+`
+
+const devices = ["cpu", "cuda"] as const
+const dtypes = ["float32", "bfloat16", "bfloat16x3"] as const
+
+interface Options {
+  readonly device: (typeof devices)[number]
+  readonly dtype: (typeof dtypes)[number]
+}
+
+/** One of the names, the first unless one is given. */
+const oneOf = <A extends string>(
+  option: string,
+  names: ReadonlyArray<A>,
+  given: string = names[0]!
+): Either.Either<A, string> =>
+  Either.fromNullable(
+    names.find((name) => name === given),
+    () => `${option} ${given}: there are ${names.join(", ")}`
+  )
+
+const program = (folder: string, options: Options) =>
+  Conformance.run(folder, options).pipe(
     Effect.map((checks) => {
       const failed = checks.filter((check) => !passes(check)).length
       const verdict =
@@ -24,10 +52,35 @@ const program = (folder: string) =>
     Effect.provide(NodeFileSystem.layer)
   )
 
-const folder = process.argv[2]
-if (folder === undefined || process.argv.length > 3 || folder.startsWith("-")) {
-  process.stderr.write("usage: npm run conformance -- FOLDER\n  FOLDER holds loss.json, packing.json or models/*\n")
-  process.exitCode = folder === "--help" || folder === "-h" ? 0 : 2
-} else {
-  process.exitCode = await Effect.runPromise(program(folder))
+const wrongCall = (reason: string): number => {
+  process.stderr.write(`conformance: ${reason}\n${usage}`)
+  return 2
 }
+
+const call = Either.try({
+  try: () =>
+    parseArgs({
+      allowPositionals: true,
+      options: { device: { type: "string" }, dtype: { type: "string" }, help: { type: "boolean", short: "h" } }
+    }),
+  catch: (cause) => (cause as Error).message
+})
+
+const main = async (): Promise<number> => {
+  if (Either.isLeft(call)) return wrongCall(call.left)
+  const { positionals, values } = call.right
+  if (values.help === true) {
+    process.stdout.write(usage)
+    return 0
+  }
+  const options = Either.all({
+    device: oneOf("--device", devices, values.device),
+    dtype: oneOf("--dtype", dtypes, values.dtype)
+  })
+  if (Either.isLeft(options)) return wrongCall(options.left)
+  const [folder, ...more] = positionals
+  if (folder === undefined || more.length > 0) return wrongCall("one folder, please")
+  return Effect.runPromise(program(folder, options.right))
+}
+
+process.exitCode = await main()

@@ -5,6 +5,7 @@
 //   node native/build.mjs bench   native/bench/*.cc + core               -> programs, for bench/*.ts to run
 //   node native/build.mjs cuda    native/src/cuda/*.cu by nvcc           -> native/build/primerl_cuda.so
 //   node native/build.mjs emulated-cuda  the same, on the emulated device -> native/build/primerl_cuda_emulated.so
+//   node native/build.mjs cuda-test  native/test/cuda_*_test.cc by nvcc   -> programs, run one after another on device 0
 // The first also builds the CUDA library where nvcc and a driver are, `test` compiles it where nvcc is. Tests named cuda_*
 // run kernels on a device that native/test/cuda_emulation.h emulates.
 // An object is compiled again when its source, a header it included, or the command line has changed.
@@ -247,19 +248,32 @@ const programs = async (directory, only) => {
 }
 
 const cuda = async () => {
-  const found = nvcc()
-  if (found === undefined) fail('no CUDA compiler: "nvcc" does not run; install the CUDA toolkit, or set NVCC')
-  await cudaLibrary(byNvcc(found))
+  await cudaLibrary(byNvcc(requireNvcc()))
 }
 
-const test = async () => {
-  const only = process.argv.slice(3)
-  const made = await programs("test", only)
-  if (only.length === 0 && !sanitizes) {
-    const found = nvcc()
-    if (found !== undefined) await cudaLibrary(byNvcc(found))
-    process.stdout.write(`${found === undefined ? "skip" : "ok  "} CUDA library by nvcc${found === undefined ? ": nvcc was not found" : ""}\n`)
+const requireNvcc = () =>
+  nvcc() ?? fail('no CUDA compiler: "nvcc" does not run; install the CUDA toolkit, or set NVCC')
+
+/** The tests of kernels and models for a real device: the same sources, without what tests the emulation itself. */
+const cudaPrograms = async () => {
+  const by = byNvcc(requireNvcc())
+  const files = sources(join(native, "test"), "_test.cc").filter(
+    (file) => isCudaTest(file) && basename(file) !== "cuda_emulation_test.cc"
+  )
+  const [host, device] = [await core(), await compile(cudaSources, () => [], by)]
+  const objects = await compile(files, () => ["-x", "cu", `-I${join(native, "test")}`], by)
+  const made = []
+  for (const [i, file] of files.entries()) {
+    const program = join(build, "cuda", basename(file, ".cc"))
+    mkdirSync(dirname(program), { recursive: true })
+    await link(program, [objects[i], ...device, ...host], ["-cudart", "static", "-Xcompiler", "-pthread", "-ldl"], by)
+    made.push({ file, program })
   }
+  return made
+}
+
+/** Runs one test after another, and ends with an error when one has failed. */
+const runAll = async (made) => {
   const failed = []
   for (const { file, program } of made) {
     const { ok, output } = await run(program, [join(native, "test")])
@@ -270,12 +284,24 @@ const test = async () => {
   if (failed.length > 0) fail(`${failed.length} of ${made.length} tests failed: ${failed.join(", ")}`)
 }
 
+const test = async () => {
+  const only = process.argv.slice(3)
+  const made = await programs("test", only)
+  if (only.length === 0 && !sanitizes) {
+    const found = nvcc()
+    if (found !== undefined) await cudaLibrary(byNvcc(found))
+    process.stdout.write(`${found === undefined ? "skip" : "ok  "} CUDA library by nvcc${found === undefined ? ": nvcc was not found" : ""}\n`)
+  }
+  await runAll(made)
+}
+
 if (process.argv[2] === "test" || sanitizes) await test()
 else if (process.argv[2] === "bench") await programs("bench", process.argv.slice(3))
 else if (process.argv[2] === "cuda") await cuda()
 else if (process.argv[2] === "emulated-cuda") await emulatedLibrary()
+else if (process.argv[2] === "cuda-test") await runAll(await cudaPrograms())
 else if (process.argv[2] === undefined) {
   await addon()
   const found = existsSync("/dev/nvidiactl") ? nvcc() : undefined
   if (found !== undefined) await cudaLibrary(byNvcc(found))
-} else fail(`unknown argument "${process.argv[2]}"; there are "test", "sanitize", "bench", "cuda" and "emulated-cuda"`)
+} else fail(`unknown argument "${process.argv[2]}"; there are "test", "sanitize", "bench", "cuda", "cuda-test" and "emulated-cuda"`)
