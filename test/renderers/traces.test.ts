@@ -5,12 +5,23 @@ import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
 import type { Message } from "../../src/Message.ts"
 import { Renderer } from "../../src/Renderer.ts"
+import * as Default from "../../src/renderers/Default.ts"
 import * as Session from "../../src/Session.ts"
 import * as Trace from "../../src/Trace.ts"
 import { layerPolicy } from "../doubles/byteChat.ts"
+import { tokenizerConfig } from "../tokenizer/qwen3.ts"
 import { type Family, families, idsOf } from "./families.ts"
 
 const tools = [{ name: "search", parameters: { type: "object", properties: { query: { type: "string" } } } }]
+
+/** A model's own template, beside the formats that are written by hand. */
+const qwen3 = families.find(({ title }) => title === "qwen3 {}")!
+const source = { template: tokenizerConfig.chat_template, eosToken: "<|im_end|>", stopTokens: ["<|endoftext|>"] }
+const byTemplate: Family = {
+  ...qwen3,
+  title: "default",
+  renderer: Either.getOrThrow(Default.make(qwen3.tokenizer, source))
+}
 
 /** What happens next in a rollout: how the prompt is made of what was said before, and what the policy samples. */
 const stepsOf = (family: Family) => {
@@ -34,7 +45,9 @@ const stepsOf = (family: Family) => {
   )
 }
 
-describe.each(families.map((family) => [family.title, family] as const))("a trace in %s", (_, family) => {
+const titled = [...families, byTemplate].map((family) => [family.title, family] as const)
+
+describe.each(titled)("a trace in %s", (_, family) => {
   const { renderer } = family
   it("holds along every branch the exact ids that were asked and sampled, and trains the sampled ones alone", () =>
     FastCheck.assert(
@@ -58,6 +71,7 @@ describe.each(families.map((family) => [family.title, family] as const))("a trac
             else if (move === "compact") messages = [...messages.slice(0, 1), asked]
             else if (move === "fork") messages = [...pasts[pasts.length >> 1]!, asked]
             else if (move === "earlier") messages = pasts[pasts.length >> 1]!
+            else if (move === "retry") messages = messages.slice(0, Math.max(1, messages.length - 1))
             else if (move === "go on" && messages.at(-1)!.role === "assistant") {
               const calls = (messages.at(-1) as { toolCalls?: ReadonlyArray<{ id: string; name: string }> }).toolCalls
               const results = (calls ?? []).map(
