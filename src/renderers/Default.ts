@@ -125,12 +125,7 @@ export const make = (
       return [...spans, { start: starts.at(-1)!, part: Writer.scaffold }]
     }
     const check = (messages: ReadonlyArray<Message>) => {
-      const objection =
-        messages.length === 0
-          ? "there are no messages to render"
-          : takesReasoning
-            ? undefined
-            : Format.noReasoning(messages)
+      const objection = Format.generalObjection(messages) ?? (takesReasoning ? undefined : Format.noReasoning(messages))
       if (objection !== undefined) throw new RendererError({ renderer: name, reason: objection })
     }
     return {

@@ -23,6 +23,12 @@ const question: ReadonlyArray<Message> = [
 ]
 
 describe("rendering", () => {
+  it("refuses a picture, and a role that nobody knows, by the message", () => {
+    const picture = { role: "user", content: [{ type: "image" }] } as never
+    expect(() => renderer.render([...question, picture])).toThrow(/message 2 \(user\) holds what is no text \(image\)/)
+    expect(() => renderer.render([{ role: "critic", content: "a" } as never])).toThrow('unknown role "critic"')
+  })
+
   it("says what the template says, and no more", () => {
     const jinja = new Template(template)
     const messages: ReadonlyArray<Message> = [

@@ -318,6 +318,15 @@ describe.each(families.map((family) => [family.title, family] as const))("%s", (
     )
   })
 
+  it("a picture is refused by the message that holds it, and never left out", () => {
+    const content = [{ type: "text", text: "What is this?" }, { type: "image_url" }]
+    const picture = { role: "user", content } as never
+    expect(() => renderer.render([...question, picture])).toThrow(
+      /message 1 \(user\) holds what is no text \(text, image_url\)/
+    )
+    expect(renderer.bridge(prompt, ids(`a${family.close}`), [picture])).toBeUndefined()
+  })
+
   it("the first stop token ends a turn, and is no content", () => {
     for (const id of renderer.stopTokenIds) {
       const parsed = renderer.parse(Int32Array.from([...ids("hi"), id, ...ids("more"), id]))

@@ -57,11 +57,22 @@ export interface Dialect {
 
 const roles: ReadonlyArray<string> = ["system", "user", "assistant", "tool"]
 
-/** Why no format can write these messages, if none can. */
-const generalObjection = (messages: ReadonlyArray<Message>): string | undefined => {
+/** What a body that is no text holds, by the kinds of its parts. */
+const partsOf = (content: unknown): string => {
+  const parts = Array.isArray(content) ? content : [content]
+  const kinds = parts.map((part: unknown) => (part as { readonly type?: unknown } | null)?.type ?? typeof part)
+  return [...new Set(kinds)].join(", ")
+}
+
+/** Why no format can write these messages, if none can. @category getters */
+export const generalObjection = (messages: ReadonlyArray<Message>): string | undefined => {
   if (messages.length === 0) return "there are no messages to render"
-  const unknown = messages.findIndex(({ role }) => !roles.includes(role))
-  return unknown < 0 ? undefined : `message ${unknown} has the unknown role ${JSON.stringify(messages[unknown]?.role)}`
+  for (const [index, { content, role }] of messages.entries()) {
+    if (!roles.includes(role)) return `message ${index} has the unknown role ${JSON.stringify(role)}`
+    if (typeof content !== "string" && (content ?? undefined) !== undefined)
+      return `message ${index} (${role}) holds what is no text (${partsOf(content)}); only text can be rendered: pass its content as one string`
+  }
+  return undefined
 }
 
 /** The ids of a format's special tokens by their spelling, or the first that the vocabulary lacks. @category constructors */
