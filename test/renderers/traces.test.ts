@@ -98,6 +98,8 @@ describe.each(titled)("a trace in %s", (_, family) => {
 
         const calls = Trace.calls(trace)
         expect(calls.length).toBe(seen.length)
+        // a prompt that was made by extending a turn repeats the turn as it was sampled
+        for (const { bridged, opened } of calls) if (bridged === true) expect(opened).not.toBe("tokens")
         const callOf = new Map(calls.map(({ node }, index) => [node, seen[index]!]))
         for (const branch of Trace.branches(trace)) {
           const ids = [...Trace.tokenIds(trace, branch)]
