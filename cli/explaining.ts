@@ -1,11 +1,11 @@
 /** An algorithm over rollouts that a run wrote down, with the model and the teachers that it asks. */
-import * as os from "node:os"
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Inference, InferenceError, type InferenceService } from "../src/Inference.ts"
 import * as OpenAi from "../src/inference/OpenAi.ts"
+import { cores } from "../src/internal/cores.ts"
 import { Renderer, RendererError } from "../src/Renderer.ts"
 import { registry } from "../src/Run.ts"
 import * as Policy from "../src/run/Policy.ts"
@@ -66,10 +66,7 @@ const layerWhenAsked = (directory: string | undefined, maxSequenceLength: number
       const opening =
         directory === undefined
           ? Effect.fail(failed(noPolicy))
-          : Layer.buildWithScope(
-              Policy.layerInference(directory, { threads: os.availableParallelism(), maxSequenceLength }),
-              scope
-            ).pipe(
+          : Layer.buildWithScope(Policy.layerInference(directory, { threads: cores(), maxSequenceLength }), scope).pipe(
               Effect.provideService(Tokenizer, tokenizer),
               Effect.provideService(FileSystem.FileSystem, files),
               Effect.map(Context.get(Inference)),

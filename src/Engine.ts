@@ -3,7 +3,6 @@
  * and as a bare handle on a model's weights, for a program that writes the loop itself.
  */
 
-import * as os from "node:os"
 import type * as FileSystem from "@effect/platform/FileSystem"
 import * as NodeContext from "@effect/platform-node/NodeContext"
 import * as Effect from "effect/Effect"
@@ -11,6 +10,7 @@ import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import * as Checkpoint from "./Checkpoint.ts"
 import * as OpenAi from "./inference/OpenAi.ts"
+import { cores } from "./internal/cores.ts"
 import * as Journal from "./Journal.ts"
 import * as Permits from "./Permits.ts"
 import * as Policy from "./run/Policy.ts"
@@ -57,7 +57,7 @@ const defaults: Training.Options = {
  * @category layers
  */
 export const layerCpu = (options: Options) => {
-  const { maxInflight = 128, maxSequenceLength, model, threads = os.availableParallelism(), training } = options
+  const { maxInflight = 128, maxSequenceLength, model, threads = cores(), training } = options
   return Layer.mergeAll(
     Policy.layerInference(model, { threads, maxSequenceLength }),
     Policy.layerTrainer(model, { threads, training: { ...defaults, ...training }, optimizer: "fresh" }),
@@ -127,7 +127,7 @@ export const open = (
     readonly trainable?: boolean | undefined
   } = {}
 ): Effect.Effect<Handle, ModelError | NativeError, Scope.Scope> => {
-  const { threads = os.availableParallelism(), trainable = false } = options
+  const { threads = cores(), trainable = false } = options
   return onDisk(Effect.map(Native.open(directory, { threads, trainable }), handleOf))
 }
 

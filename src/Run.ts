@@ -3,7 +3,6 @@
  * enough to go on from: the steps that follow a resume are those that would have followed anyway.
  */
 
-import * as os from "node:os"
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -24,6 +23,7 @@ import * as Config from "./Config.ts"
 import * as Evaluation from "./Evaluation.ts"
 import * as FineTuning from "./FineTuning.ts"
 import * as OpenAi from "./inference/OpenAi.ts"
+import { cores } from "./internal/cores.ts"
 import * as Journal from "./Journal.ts"
 import * as ModuleLoader from "./ModuleLoader.ts"
 import * as Orchestrator from "./Orchestrator.ts"
@@ -49,7 +49,7 @@ import * as Peft from "./Trainer/Peft.ts"
 
 export type { Started }
 
-const engineOf = (engine: Config.TrainConfig["trainer"]["engine"]) => Policy.engine(engine, os.availableParallelism())
+const engineOf = (engine: Config.TrainConfig["trainer"]["engine"]) => Policy.engine(engine, cores())
 
 /** What a run knows by name, besides the modules that its config names. @category registries */
 export const registry = Registry.make([Grpo, MaxRl, Rae, HierarchicalGrpo, Opd, Opsd, Sft, Echo], (specifier) =>

@@ -106,7 +106,10 @@ export const Engine = section({
     "cpu",
     "Where the policy is trained; it is sampled on the processor."
   ),
-  threads: optional(threads, "Threads of the engine. Left out, all cores."),
+  threads: optional(
+    threads,
+    "Threads of the engine. Left out, all cores that the process may use, by its affinity and the quota of its container."
+  ),
   dtype: optional(
     Schema.Literal("float32", "bfloat16"),
     "What matrix products round their operands to; weights, gradients and the optimiser stay float32. Left out, float32."

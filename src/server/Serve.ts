@@ -1,6 +1,5 @@
 /** The embedded engine as an OpenAI-compatible server: opens a model, listens, and answers until its scope closes. */
 import { createServer } from "node:http"
-import * as os from "node:os"
 import { basename } from "node:path"
 import type * as FileSystem from "@effect/platform/FileSystem"
 import * as HttpRouter from "@effect/platform/HttpRouter"
@@ -14,6 +13,7 @@ import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
+import { cores } from "../internal/cores.ts"
 import * as Resolve from "../renderers/Resolve.ts"
 import { Tokenizer, type TokenizerError } from "../Tokenizer.ts"
 import * as Engine from "../Trainer/Engine.ts"
@@ -151,7 +151,7 @@ export const start = (
   FileSystem.FileSystem | Scope.Scope
 > =>
   Effect.gen(function* () {
-    const threads = options.threads ?? os.availableParallelism()
+    const threads = options.threads ?? cores()
     const host = options.host ?? "127.0.0.1"
     const model = yield* openModel(options, threads)
     const models = yield* Models.make(model)
