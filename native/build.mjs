@@ -2,6 +2,7 @@
 //   node native/build.mjs         native/src/**/*.cc                    -> native/build/primerl.node
 //   node native/build.mjs test    native/test/*.cc + core (without Node) -> programs, run one after another
 //   node native/build.mjs sanitize  the tests, compiled with the sanitizers of addresses and of undefined behaviour
+//   node native/build.mjs valgrind [NAME...]  the tests under valgrind's memcheck, but for those named cuda_*
 //   node native/build.mjs bench   native/bench/*.cc + core               -> programs, for bench/*.ts to run
 //   node native/build.mjs cuda    native/src/cuda/*.cu by nvcc           -> native/build/primerl_cuda.so
 //   node native/build.mjs emulated-cuda  the same, on the emulated device -> native/build/primerl_cuda_emulated.so
@@ -284,6 +285,29 @@ const runAll = async (made) => {
   if (failed.length > 0) fail(`${failed.length} of ${made.length} tests failed: ${failed.join(", ")}`)
 }
 
+/**
+ * Valgrind's processor has neither AVX-512 nor AMX, so tests of every instruction set run scalar and avx2 there. Tests named
+ * cuda_* run on stacks that are switched by hand, which memcheck is not told of: they are left to the sanitizers.
+ */
+const memcheck = ["--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,possible", "--fair-sched=try"]
+
+const underValgrind = async () => {
+  try {
+    execFileSync("valgrind", ["--version"], { stdio: "ignore" })
+  } catch {
+    fail('"valgrind" does not run; install it, e.g. apt install valgrind')
+  }
+  const made = (await programs("test", process.argv.slice(3))).filter(({ file }) => !isCudaTest(file))
+  process.stdout.write("skip AVX-512, AMX and cuda_*: not for valgrind\n")
+  const failed = []
+  for (const { file, program } of made) {
+    const { ok, output } = await run("valgrind", [...memcheck, program, join(native, "test")])
+    process.stdout.write(`${output}${ok ? "ok  " : "FAIL"} ${relative(root, file)}\n`)
+    if (!ok) failed.push(relative(root, file))
+  }
+  if (failed.length > 0) fail(`${failed.length} of ${made.length} tests failed under valgrind: ${failed.join(", ")}`)
+}
+
 const test = async () => {
   const only = process.argv.slice(3)
   const made = await programs("test", only)
@@ -296,6 +320,7 @@ const test = async () => {
 }
 
 if (process.argv[2] === "test" || sanitizes) await test()
+else if (process.argv[2] === "valgrind") await underValgrind()
 else if (process.argv[2] === "bench") await programs("bench", process.argv.slice(3))
 else if (process.argv[2] === "cuda") await cuda()
 else if (process.argv[2] === "emulated-cuda") await emulatedLibrary()
@@ -304,4 +329,4 @@ else if (process.argv[2] === undefined) {
   await addon()
   const found = existsSync("/dev/nvidiactl") ? nvcc() : undefined
   if (found !== undefined) await cudaLibrary(byNvcc(found))
-} else fail(`unknown argument "${process.argv[2]}"; there are "test", "sanitize", "bench", "cuda", "cuda-test" and "emulated-cuda"`)
+} else fail(`unknown argument "${process.argv[2]}"; there are "test", "sanitize", "valgrind", "bench", "cuda", "cuda-test" and "emulated-cuda"`)
