@@ -27,6 +27,7 @@ export type {
   LoraConfig,
   ModuleSpec,
   OrchestratorConfig,
+  RendererSpec,
   SamplingConfig,
   SftConfig,
   SourceConfig,

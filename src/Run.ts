@@ -24,11 +24,13 @@ import * as Evaluation from "./Evaluation.ts"
 import * as FineTuning from "./FineTuning.ts"
 import * as OpenAi from "./inference/OpenAi.ts"
 import { cores } from "./internal/cores.ts"
+import { didYouMean } from "./internal/Nearest.ts"
 import * as Journal from "./Journal.ts"
 import * as ModuleLoader from "./ModuleLoader.ts"
 import * as Orchestrator from "./Orchestrator.ts"
 import * as Permits from "./Permits.ts"
 import * as Registry from "./Registry.ts"
+import * as Renderers from "./renderers/Resolve.ts"
 import * as Conversations from "./run/Conversations.ts"
 import * as Directory from "./run/Directory.ts"
 import * as Environments from "./run/Environments.ts"
@@ -114,7 +116,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
         training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
         optimizer: resumedFrom === undefined ? "fresh" : "saved"
       })
-    ).pipe(Layer.provideMerge(Policy.layerText(model.name)), Layer.build)
+    ).pipe(Layer.provideMerge(Policy.layerText(model.name, orchestrator.renderer)), Layer.build)
     const firstStep = (resumedFrom ?? 0) + 1
     // Steps that are whole in the journal are not scored again: the state begins behind them.
     const behind =
@@ -176,7 +178,7 @@ export const train = (config: Config.TrainConfig, options: { readonly resume: bo
  */
 export const sft = (config: Config.SftConfig) =>
   Effect.gen(function* () {
-    const { data, engine, maxSteps, model, optim, run, saveTo, scheduler, seed } = config
+    const { data, engine, maxSteps, model, optim, renderer, run, saveTo, scheduler, seed } = config
     const conversations = yield* Conversations.of(data, seed)
     const tools = data.env === undefined ? undefined : yield* Environments.tools(data.env)
     yield* ModelConfig.read(model.name)
@@ -188,7 +190,7 @@ export const sft = (config: Config.SftConfig) =>
       adapter: model.lora === undefined ? undefined : { lora: model.lora, seed, saved: undefined },
       training: Policy.training({ optim, scheduler, loss, steps: maxSteps }),
       optimizer: "fresh"
-    }).pipe(Layer.provideMerge(Policy.layerText(model.name)), Layer.build)
+    }).pipe(Layer.provideMerge(Policy.layerText(model.name, renderer)), Layer.build)
     const place = { outputDir: config.outputDir, name: run.name, config: Config.sftToml(config) }
     const directory = yield* Directory.create(place)
     const layer = yield* Checkpoint.layerDirectory({ directory: directory.checkpoints, ...config.ckpt }).pipe(
@@ -253,7 +255,10 @@ export const evaluate = (
       ...engineOf(trainer.engine),
       maxSequenceLength: orchestrator.seqLen,
       saved
-    }).pipe(Layer.provideMerge(Policy.layerText(base)), Layer.merge(Permits.layer(orchestrator.maxInflight)))
+    }).pipe(
+      Layer.provideMerge(Policy.layerText(base, orchestrator.renderer)),
+      Layer.merge(Permits.layer(orchestrator.maxInflight))
+    )
   const base = Effect.flatMap(Peft.isThere(model), (adapter) => (adapter ? Peft.baseOf(model) : Effect.succeed(model)))
   const layer = Layer.unwrapEffect(
     Effect.map(base, (directory) => layerOf(directory, directory === model ? undefined : model))
@@ -281,7 +286,12 @@ export const check = (config: Config.TrainDraft): Effect.Effect<ReadonlyArray<Co
         findings.push({ keys: [["trainer", "loss", ...(path === "" ? ["type"] : path.split("."))]], what: message })
       }
     }
-    for (const [index, source] of config.orchestrator.train.source.entries()) {
+    const { renderer, train } = config.orchestrator
+    if (renderer !== undefined && renderer.name !== "auto" && !Renderers.names.includes(renderer.name)) {
+      const what = `there is no renderer "${renderer.name}". ${didYouMean(renderer.name, Renderers.names)}Choose auto, ${Renderers.names.join(", ")}`
+      findings.push({ keys: [["orchestrator", "renderer", "name"]], what })
+    }
+    for (const [index, source] of train.source.entries()) {
       const at = ["orchestrator", "train", "source", String(index)]
       findings.push(...(yield* Sources.check(registry, source, { at, seed: config.seed })))
     }

@@ -93,6 +93,21 @@ describe("Run", () => {
     )
   )
 
+  it.effect("the renderer is the one that is named, refused with its keys before a run has its place", () =>
+    inTemporary((directory) =>
+      Effect.gen(function* () {
+        const fs = yield* FileSystem.FileSystem
+        const opened = (...keys: ReadonlyArray<string>) =>
+          Effect.exit(open(`${directory}/runs`, { sets: keys.map((key) => `orchestrator.renderer.${key}`) }))
+        expect(failure(yield* opened("name=gpt-oss"))).toContain("no special token <|start|>")
+        const unknown = failure(yield* opened("name=chatml", "enable_thinking=false"))
+        expect(unknown).toContain("enableThinking: is unexpected")
+        expect(yield* fs.exists(`${directory}/runs`)).toBe(false)
+        expect(Exit.isSuccess(yield* opened("name=chatml"))).toBe(true)
+      })
+    )
+  )
+
   it.effect("CKPT-06: a run that was stopped goes on to the same metrics and weights", () =>
     inTemporary((directory) =>
       Effect.gen(function* () {

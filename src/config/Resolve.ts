@@ -61,6 +61,11 @@ export interface EvalConfig {
 }
 /** A low-rank adapter: its scale is alpha / rank. @category model */
 export type LoraConfig = NonNullable<TrainFile["trainer"]["model"]["lora"]>
+/** Which renderer writes conversations as tokens; the other keys are its own. @category model */
+export interface RendererSpec {
+  readonly name: string
+  readonly [option: string]: unknown
+}
 /** @category model */
 export interface OrchestratorConfig {
   /** rollouts per step */
@@ -72,6 +77,8 @@ export interface OrchestratorConfig {
   readonly maxInflight: number
   readonly maxErrorRate: number
   readonly algo: ModuleSpec
+  /** left out, as the files of the model call for */
+  readonly renderer?: RendererSpec
   readonly offPolicy: TrainFile["orchestrator"]["offPolicy"]
   readonly train: { readonly sampling: TrainSamplingConfig; readonly source: ReadonlyArray<SourceConfig> }
   readonly eval: EvalConfig

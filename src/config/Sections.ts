@@ -21,6 +21,7 @@ import {
   required,
   section,
   share,
+  text,
   threads,
   wholeNumber
 } from "./Field.ts"
@@ -41,6 +42,11 @@ export const Environment = open({
 /** An algorithm: `type` says which, the other keys are its own. @category sections */
 export const Algorithm = open({
   type: required(moduleName, "Which algorithm: the name of a built-in one, a package, or a file.")
+})
+
+/** A renderer: `name` says which, the other keys are its own. @category sections */
+export const Renderer = open({
+  name: defaulted(text, "auto", "Which renderer: auto is the one that the model's files call for.")
 })
 
 /** Who samples rollouts: the policy, or a model that the run does not train. */

@@ -52,6 +52,10 @@ export const SftFile = section({
   run: table(Sections.Run, "The run."),
   model: required(Model, "What is trained."),
   data: table(Data, "What it is trained on."),
+  renderer: optional(
+    Sections.Renderer,
+    "How conversations become tokens. Left out, as the files of the model call for."
+  ),
   optim: table(Sections.Optim, "The optimiser."),
   scheduler: table(Sections.Scheduler, "The learning rate over the run."),
   engine: table(Sections.Engine, "The engine."),

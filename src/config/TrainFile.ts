@@ -68,6 +68,10 @@ const Orchestrator = section({
   maxErrorRate: defaulted(share, 0.5, "Share of a source's rollouts that may fail before the run stops."),
   algo: defaulted(Sections.Algorithm, { type: "grpo" }, "The algorithm of every source that names none."),
   offPolicy: table(OffPolicy, "How old samples may be, and what happens at the limit."),
+  renderer: optional(
+    Sections.Renderer,
+    "How conversations become tokens. Left out, as the files of the model call for."
+  ),
   train: table(Train, "Training sources and their sampling."),
   eval: table(Eval, "Evaluation, while training and by `primerl eval`.")
 })

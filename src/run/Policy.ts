@@ -1,7 +1,9 @@
 /** A model directory opened for a run: its engines, its tokenizer and the renderer that fits them, checked against each other. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import type { LoraConfig, TrainConfig } from "../Config.ts"
+import * as Record from "effect/Record"
+import * as String from "effect/String"
+import type { LoraConfig, RendererSpec, TrainConfig } from "../Config.ts"
 import * as InferenceNative from "../inference/Native.ts"
 import * as Resolve from "../renderers/Resolve.ts"
 import { Tokenizer } from "../Tokenizer.ts"
@@ -63,9 +65,12 @@ export const memory = (
     })
   })
 
-/** Text in and out for the model in `directory`. @category layers */
-export const layerText = (directory: string) =>
-  Layer.provideMerge(Resolve.layerFromDirectory(directory), HuggingFace.layerFromDirectory(directory))
+/** Text in and out for the model in `directory`, by the renderer that is named or the one that fits. @category layers */
+export const layerText = (directory: string, { name, ...options }: RendererSpec = { name: "auto" }) =>
+  Layer.provideMerge(
+    Resolve.layerFromDirectory(directory, name, Record.mapKeys(options, String.snakeToCamel)),
+    HuggingFace.layerFromDirectory(directory)
+  )
 
 /** Fails when the tokenizer has ids that the model does not know. */
 const checked = (engine: Engine.Engine) =>

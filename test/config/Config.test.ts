@@ -502,6 +502,21 @@ describe("CFG-04: contradictions are found before anything starts, with both val
     })
   )
 
+  it.effect("a renderer is named with keys of its own, and one that is not there is refused with its nearest", () =>
+    Effect.gen(function* () {
+      const section = '[orchestrator.renderer]\nname = "qwen3"\nenable_thinking = false\n'
+      const config = yield* load({ "rl.toml": `${minimal}${section}` })
+      expect(config.orchestrator.renderer).toEqual({ name: "qwen3", enable_thinking: false })
+      expect(Config.trainToml(config)).toContain(section)
+      const error = yield* Config.loadTrain(["rl.toml"], [], Run.check).pipe(
+        Effect.provide(files({ "rl.toml": `${minimal}[orchestrator.renderer]\nname = "qwen-3"\n` })),
+        Effect.flip
+      )
+      const found = error.problems.find(({ key }) => key === "orchestrator.renderer.name")
+      expect(found?.what).toContain('there is no renderer "qwen-3". Did you mean "qwen3"?')
+    })
+  )
+
   it.effect("rae and opd take groups of one", () =>
     load({ "rl.toml": minimal }, ["orchestrator.group_size=1", "orchestrator.algo.type=rae"])
   )
