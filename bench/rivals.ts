@@ -104,11 +104,14 @@ export const torchVersion = (): string | undefined => {
 
 export const howToInstall = "apt install python3-torch libopenblas0-pthread"
 
+const flags = process.platform === "linux" ? readFileSync("/proc/cpuinfo", "utf8") : ""
+
+/** Whether PyTorch has products in bfloat16 for this processor: without AVX-512 its fallback takes a minute for one of ours. */
+export const torchHasBfloat16 = flags.includes("avx512bw")
+
 /** Kernels of OpenBLAS that this processor runs: what an old release does not know, it takes for an old processor. */
-const coreType = () => {
-  const flags = process.platform === "linux" ? readFileSync("/proc/cpuinfo", "utf8") : ""
-  return flags.includes("avx512_bf16") ? "Cooperlake" : flags.includes("avx512f") ? "SkylakeX" : "Haswell"
-}
+const coreType = () =>
+  flags.includes("avx512_bf16") ? "Cooperlake" : flags.includes("avx512f") ? "SkylakeX" : "Haswell"
 
 /** PyTorch as fast as it gets: its BLAS told the processor, and memory kept instead of given back between rounds. */
 export const torch = (script: string, name: string, shape: object, threads: number): Program => ({
