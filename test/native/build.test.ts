@@ -19,6 +19,7 @@ it("without a compiler, the build says in one line what to install", async () =>
 it("an unknown argument is refused", async () => {
   expect(await run(["tset"])).toEqual({
     failed: true,
-    stderr: 'native build: unknown argument "tset"; there are "test", "sanitize", "bench", "cuda" and "emulated-cuda"\n'
+    stderr:
+      'native build: unknown argument "tset"; there are "test", "sanitize", "valgrind", "bench", "cuda", "cuda-test" and "emulated-cuda"\n'
   })
 })
