@@ -13,70 +13,33 @@ import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Addon from "../src/Trainer/Addon.ts"
 import * as Engine from "../src/Trainer/Engine.ts"
+import { configOf, operationsOf, type Shape, stepOf } from "./llamaStep.ts"
 import { median, table } from "./numbers.ts"
-import { ids } from "./policy.ts"
 
-interface Shape {
-  readonly hidden: number
-  readonly layers: number
-  readonly intermediate: number
-  readonly vocabulary: number
-  readonly sequences: number
-  readonly length: number
+interface Load extends Shape {
   /** whether the processor is to do it too */
   readonly onCpu: boolean
 }
 
-const headDim = 64
-
-const shapes: Readonly<Record<string, Shape>> = {
+const shapes: Readonly<Record<string, Load>> = {
   small: {
-    ...{ hidden: 128, layers: 2, intermediate: 256, vocabulary: 512, sequences: 2, length: 32, onCpu: true }
+    ...{ hidden: 128, heads: 2, layers: 2, intermediate: 256, vocabulary: 512, sequences: 2, length: 32, onCpu: true }
   },
   medium: {
-    ...{ hidden: 256, layers: 6, intermediate: 768, vocabulary: 8192, sequences: 8, length: 512, onCpu: true }
+    ...{ hidden: 256, heads: 4, layers: 6, intermediate: 768, vocabulary: 8192, sequences: 8, length: 512, onCpu: true }
   },
   large: {
-    ...{ hidden: 1024, layers: 12, intermediate: 3072, vocabulary: 32_000, sequences: 8, length: 1024, onCpu: false }
+    ...{
+      hidden: 1024,
+      heads: 16,
+      layers: 12,
+      intermediate: 3072,
+      vocabulary: 32_000,
+      sequences: 8,
+      length: 1024,
+      onCpu: false
+    }
   }
-}
-
-const configOf = ({ hidden, intermediate, layers, length, vocabulary }: Shape) => ({
-  ...{ model_type: "llama", hidden_size: hidden, intermediate_size: intermediate, hidden_act: "silu" },
-  ...{ num_hidden_layers: layers, num_attention_heads: hidden / headDim, num_key_value_heads: hidden / headDim },
-  ...{ vocab_size: vocabulary, max_position_embeddings: length, tie_word_embeddings: false },
-  ...{ rms_norm_eps: 1e-6, rope_theta: 10_000 }
-})
-
-/** Operations of the matrix products of one step. */
-const operationsOf = ({ hidden, intermediate, layers, length, sequences, vocabulary }: Shape) => {
-  const tokens = sequences * length
-  const layer = 2 * tokens * (4 * hidden * hidden + 3 * hidden * intermediate) + 2 * tokens * (length + 1) * hidden
-  return 3 * (layers * layer + 2 * tokens * hidden * vocabulary)
-}
-
-const optimizer = { learningRate: 1e-5, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0.01, maxGradNorm: 1 }
-
-/** Every token but the first of each sequence is trained by cross-entropy. */
-const stepOf = (engine: Engine.Engine, { length, sequences, vocabulary }: Shape) => {
-  const tokens = sequences * length
-  const batch = {
-    tokenIds: ids(tokens, 1, vocabulary),
-    sequenceLengths: new Int32Array(sequences).fill(length),
-    temperatures: new Float32Array(tokens).fill(1),
-    mask: new Uint8Array(tokens),
-    logprobs: new Float32Array(tokens),
-    advantages: new Float32Array(tokens),
-    referenceLogprobs: undefined,
-    rlWeights: undefined,
-    ceWeights: new Float32Array(tokens).fill(1),
-    refKlWeights: undefined
-  }
-  const counts = { rl: 0, ce: tokens - sequences, refKl: 0 }
-  return Effect.zipRight(
-    engine.forwardBackward(batch, counts, { kernel: "importance_sampling" }),
-    engine.optimizerStep(optimizer)
-  )
 }
 
 /** A step that is timed, and the seconds of its rounds. */
@@ -87,7 +50,7 @@ interface Rival {
   readonly seconds: Array<number>
 }
 
-const measure = (name: string, shape: Shape, rounds: number) =>
+const measure = (name: string, shape: Load, rounds: number) =>
   Effect.gen(function* () {
     const directory = yield* Effect.acquireRelease(
       Effect.sync(() => mkdtempSync(join(tmpdir(), "primerl-cuda-"))),
@@ -113,12 +76,13 @@ const measure = (name: string, shape: Shape, rounds: number) =>
       }
     }
     const tokens = shape.sequences * shape.length
+    const operations = 3 * Object.values(operationsOf(shape)).reduce((sum, part) => sum + part, 0)
     const rows = rivals.map(({ device, dtype, seconds }) => [
       `${name} ${device} ${dtype}`,
       (1e3 * median(seconds)).toFixed(2),
       `${(1e3 * Math.min(...seconds)).toFixed(2)}–${(1e3 * Math.max(...seconds)).toFixed(2)}`,
       (tokens / median(seconds)).toFixed(0),
-      (operationsOf(shape) / median(seconds) / 1e12).toFixed(3)
+      (operations / median(seconds) / 1e12).toFixed(3)
     ])
     const secondsOf = (device: string, dtype: string) =>
       median(rivals.find((rival) => rival.device === device && rival.dtype === dtype)!.seconds)

@@ -12,9 +12,9 @@ import { createInterface } from "node:readline"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as Effect from "effect/Effect"
 import * as Engine from "../src/Trainer/Engine.ts"
-import type { NativeBatch, Phases, Precision } from "../src/Trainer/Native.ts"
+import type { Phases, Precision } from "../src/Trainer/Native.ts"
+import { configOf, operationsOf, stepOf } from "./llamaStep.ts"
 import { median, table } from "./numbers.ts"
-import { ids } from "./policy.ts"
 import {
   ceiling,
   fastest,
@@ -35,29 +35,6 @@ const shape = {
 }
 const tokens = shape.sequences * shape.length
 
-const config = {
-  ...{ model_type: "llama", hidden_size: shape.hidden, intermediate_size: shape.intermediate, hidden_act: "silu" },
-  ...{ num_hidden_layers: shape.layers, num_attention_heads: shape.heads, num_key_value_heads: shape.heads },
-  ...{ vocab_size: shape.vocabulary, max_position_embeddings: shape.length, tie_word_embeddings: false },
-  ...{ rms_norm_eps: 1e-6, rope_theta: 10_000 }
-}
-
-/** Every token but the first of each sequence is trained on by cross-entropy. */
-const batch = (): NativeBatch => ({
-  tokenIds: ids(tokens, 1, shape.vocabulary),
-  sequenceLengths: new Int32Array(shape.sequences).fill(shape.length),
-  temperatures: new Float32Array(tokens).fill(1),
-  mask: new Uint8Array(tokens),
-  logprobs: new Float32Array(tokens),
-  advantages: new Float32Array(tokens),
-  referenceLogprobs: undefined,
-  rlWeights: undefined,
-  ceWeights: new Float32Array(tokens).fill(1),
-  refKlWeights: undefined
-})
-
-const optimizer = { learningRate: 1e-5, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0.01, maxGradNorm: 1 }
-
 /** Answers lines of standard input with steps. */
 const serve = (directory: string, dtype: Precision) =>
   Effect.scoped(
@@ -65,10 +42,7 @@ const serve = (directory: string, dtype: Precision) =>
       const engine = yield* Engine.open(directory, {
         ...{ threads: shape.threads, trainable: true, dtype, randomInit: { seed: 1, std: 0.02 } }
       })
-      const counts = { rl: 0, ce: tokens - shape.sequences, refKl: 0 }
-      const loss = { kernel: "importance_sampling" } as const
-      const micro = batch()
-      const step = Effect.zipRight(engine.forwardBackward(micro, counts, loss), engine.optimizerStep(optimizer))
+      const step = stepOf(engine, shape)
       yield* step
       yield* engine.takePhases
       console.log(JSON.stringify({ base: 0 }))
@@ -86,18 +60,6 @@ const serve = (directory: string, dtype: Precision) =>
     })
   ).pipe(Effect.provide(NodeFileSystem.layer))
 
-/** Operations of the matrix products of each phase, forward; the backward pass has twice as many. */
-const work = () => {
-  const { heads, hidden, intermediate, layers, length, sequences, vocabulary } = shape
-  const pairs = (sequences * length * (length + 1)) / 2
-  return {
-    projections: layers * 2 * tokens * 3 * hidden * hidden,
-    attention: layers * 4 * pairs * heads * (hidden / heads),
-    feedForward: layers * 2 * tokens * hidden * (hidden + 3 * intermediate),
-    head: 2 * (tokens - sequences) * hidden * vocabulary
-  }
-}
-
 /** Bytes that a phase must move to and from memory at least: parameters and moments read, gradients cleared. */
 const optimizerBytes = () => {
   const { hidden, intermediate, layers, vocabulary } = shape
@@ -109,7 +71,7 @@ const phaseTable = (rounds: ReadonlyArray<Round>, top: { readonly flops: number;
   const seconds = (name: keyof Phases, pass: "forward" | "backward") =>
     median(rounds.map(({ phases }) => (phases as Phases)[name][pass]))
   const rows: Array<ReadonlyArray<string>> = []
-  for (const [name, flops] of Object.entries(work()) as Array<[keyof Phases, number]>) {
+  for (const [name, flops] of Object.entries(operationsOf(shape)) as Array<[keyof Phases, number]>) {
     // The head's forward pass belongs to its backward pass here: both are one sweep.
     const passes =
       name === "head"
@@ -141,7 +103,7 @@ const phaseTable = (rounds: ReadonlyArray<Round>, top: { readonly flops: number;
 
 const main = async (rounds: number) => {
   const directory = mkdtempSync(join(tmpdir(), "primerl-step-"))
-  writeFileSync(join(directory, "config.json"), JSON.stringify(config))
+  writeFileSync(join(directory, "config.json"), JSON.stringify(configOf(shape)))
   const own = (dtype: string): Program => ({
     name: `primerl ${dtype}`,
     command: process.execPath,

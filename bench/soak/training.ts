@@ -23,21 +23,8 @@ import * as Seed from "../../src/Seed.ts"
 import * as Engine from "../../src/Trainer/Engine.ts"
 import type { NativeBatch } from "../../src/Trainer/Native.ts"
 import type { NativeError } from "../../src/Trainer/NativeError.ts"
+import { tinyConfig } from "../../test/Trainer/models.ts"
 import { slope } from "../numbers.ts"
-
-const config = {
-  architectures: ["Qwen3ForCausalLM"],
-  model_type: "qwen3",
-  hidden_size: 32,
-  intermediate_size: 48,
-  num_hidden_layers: 2,
-  num_attention_heads: 4,
-  num_key_value_heads: 2,
-  head_dim: 8,
-  vocab_size: 61,
-  max_position_embeddings: 96,
-  tie_word_embeddings: true
-}
 
 /** Of the second half, in megabytes for a thousand steps. An engine that is not freed is 0.3, and ten go in a thousand steps. */
 const limits = { rss: 1, native: 1, heap: 0.1 }
@@ -48,7 +35,7 @@ const adamw = { learningRate: 1e-4, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightD
 const [steps = 10_000, seed = 7] = process.argv.slice(2).map(Number)
 const random = Seed.generator(seed)
 const whole = (limit: number) => Math.floor(random() * limit)
-const ids = (length: number) => Int32Array.from({ length }, () => whole(config.vocab_size))
+const ids = (length: number) => Int32Array.from({ length }, () => whole(tinyConfig.vocab_size))
 
 const batch = (): NativeBatch => {
   const sequenceLengths = Int32Array.from({ length: 1 + whole(4) }, () => 2 + whole(30))
@@ -183,7 +170,7 @@ const reading = Effect.gen(function* () {
 const directory = Effect.acquireRelease(
   Effect.sync(() => {
     const made = mkdtempSync(`${tmpdir()}/primerl-soak-`)
-    writeFileSync(`${made}/config.json`, JSON.stringify(config))
+    writeFileSync(`${made}/config.json`, JSON.stringify(tinyConfig))
     return made
   }),
   (made) => Effect.sync(() => rmSync(made, { recursive: true }))

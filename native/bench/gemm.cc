@@ -7,20 +7,6 @@
 
 using namespace primerl;
 
-namespace {
-
-std::vector<float> numbers(int64_t count) {
-  std::vector<float> values(static_cast<size_t>(count));
-  uint64_t state = 1;
-  for (float& value : values) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    value = float(state >> 40) / float(1 << 23) - 1;
-  }
-  return values;
-}
-
-}  // namespace
-
 int main(int count, char** args) {
   if (count != 7) {
     std::fprintf(stderr, "gemm M N K FORM THREADS PRECISION\n");
@@ -30,7 +16,7 @@ int main(int count, char** args) {
   const std::string form = args[4];
   Pool pool(std::atoi(args[5]));
   const Compute compute{pool, detectIsa(), nullptr, measure::precisionOf(args[6])};
-  const std::vector<float> left = numbers(M * K), right = numbers(K * N);
+  const std::vector<float> left = measure::numbers(M * K, 1), right = measure::numbers(K * N, 1);
   std::vector<float> out(static_cast<size_t>(M * N));
   const View<float> a = form == "weights" ? transposed(left.data(), M) : rows(left.data(), K);
   const View<float> b = form == "forward" ? transposed(right.data(), K) : rows(right.data(), N);

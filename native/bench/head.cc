@@ -7,21 +7,6 @@
 
 using namespace primerl;
 
-namespace {
-
-/** Numbers of about the spread that a trained model has; their values do not change the time. */
-std::vector<float> numbers(int64_t count, float scale) {
-  std::vector<float> values(static_cast<size_t>(count));
-  uint64_t state = 1;
-  for (float& value : values) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    value = scale * (float(state >> 40) / float(1 << 23) - 1);
-  }
-  return values;
-}
-
-}  // namespace
-
 int main(int count, char** args) {
   if (count != 7) {
     std::fprintf(stderr, "head TOKENS HIDDEN VOCABULARY THREADS PRECISION SHARE\n");
@@ -32,7 +17,8 @@ int main(int count, char** args) {
   const Compute compute{pool, detectIsa(), nullptr, measure::precisionOf(args[5])};
   const int64_t trained = static_cast<int64_t>(double(tokens) * std::atof(args[6]) + 0.5);
 
-  const std::vector<float> hidden = numbers(tokens * width, 1.7f), w = numbers(vocab * width, 0.035f);
+  // of about the spread that a trained model has
+  const std::vector<float> hidden = measure::numbers(tokens * width, 1.7f), w = measure::numbers(vocab * width, 0.035f);
   std::vector<float> dHidden(hidden.size(), 0.0f), dw(w.size(), 0.0f);
   std::vector<Target> targets;
   for (int64_t i = 0; i < trained; i++) {

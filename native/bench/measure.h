@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "primerl/compute.h"
 
@@ -51,6 +52,17 @@ inline primerl::Precision precisionOf(const char* name) {
   }
   std::fprintf(stderr, "unknown precision %s\n", name);
   std::exit(2);
+}
+
+/** Numbers in ±scale; their values do not change the time. */
+inline std::vector<float> numbers(int64_t count, float scale) {
+  std::vector<float> values(static_cast<size_t>(count));
+  uint64_t state = 1;
+  for (float& value : values) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    value = scale * (float(state >> 40) / float(1 << 23) - 1);
+  }
+  return values;
 }
 
 /** Waits for a line; false at the end of input. */

@@ -59,21 +59,8 @@ void slopes(const models::Named& named, double dropout) {
     for (size_t t = 0; t < n; t++) sum += slope[t] * logprobs[t];
     return sum;
   };
-  for (const TensorSpec& tensor : layout.tensors()) {
-    const std::vector<double> start = values, direction = random.normals<double>(size_t(tensor.count));
-    const double h = 1e-6;
-    double expected = 0;
-    for (size_t i = 0; i < direction.size(); i++) expected += direction[i] * gradients[size_t(tensor.offset) + i];
-    const auto at = [&](double step) {
-      for (size_t i = 0; i < direction.size(); i++)
-        values[size_t(tensor.offset) + i] = start[size_t(tensor.offset) + i] + step * direction[i];
-      return loss();
-    };
-    const double numeric = (at(h) - at(-h)) / (2 * h);
-    std::copy(start.begin(), start.end(), values.begin());
-    check::below(std::abs(numeric - expected) / (1 + std::abs(expected)), 2e-6,
-                 std::string(named.name) + (dropout > 0 ? " dropping" : "") + " slope by " + tensor.name);
-  }
+  models::holdSlopes(layout.tensors(), values, gradients, random, loss,
+                     std::string(named.name) + (dropout > 0 ? " dropping" : ""));
 }
 
 template <class T>

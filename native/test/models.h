@@ -129,4 +129,26 @@ struct Sample {
   }
 };
 
+/** Each tensor's part of `gradients` is the slope of `loss` along a random direction of its part of `values`. */
+template <class Tensors, class Loss>
+void holdSlopes(const Tensors& tensors, std::vector<double>& values, const std::vector<double>& gradients,
+                check::Random& random, const Loss& loss, const std::string& what) {
+  const double h = 1e-6;
+  for (const auto& tensor : tensors) {
+    const std::vector<double> start = values, direction = random.normals<double>(size_t(tensor.count));
+    double expected = 0;
+    for (size_t i = 0; i < direction.size(); i++) expected += direction[i] * gradients[size_t(tensor.offset) + i];
+    const auto at = [&](double step) {
+      for (size_t i = 0; i < direction.size(); i++) {
+        values[size_t(tensor.offset) + i] = start[size_t(tensor.offset) + i] + step * direction[i];
+      }
+      return loss();
+    };
+    const double numeric = (at(h) - at(-h)) / (2 * h);
+    // in place: who computes the loss holds a pointer to them
+    std::copy(start.begin(), start.end(), values.begin());
+    check::below(std::abs(numeric - expected) / (1 + std::abs(expected)), 2e-6, what + " slope by " + tensor.name);
+  }
+}
+
 }  // namespace models

@@ -2,19 +2,18 @@
  * A model in native memory, for as long as a scope is open. Its jobs run on a thread of their own in the order in which
  * they were asked for; interrupting one stops it in native code, and returns once it has stopped.
  */
-import * as FileSystem from "@effect/platform/FileSystem"
+import type * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import type { ComponentCounts } from "../MicroBatch.ts"
 import * as Addon from "./Addon.ts"
-import * as Finite from "./Finite.ts"
+import * as Job from "./Job.ts"
 import * as ModelConfig from "./ModelConfig.ts"
 import { ModelError } from "./ModelError.ts"
+import * as ModelFiles from "./ModelFiles.ts"
 import type * as Native from "./Native.ts"
 import { fromUnknown, NativeError } from "./NativeError.ts"
-import * as Safetensors from "./Safetensors.ts"
 
 /** @category model */
 export interface Options {
@@ -42,12 +41,6 @@ export interface Options {
   readonly randomInit?: { readonly seed: number; readonly std: number } | undefined
 }
 
-/** A parameter, named and shaped as in a Hugging Face checkpoint. @category model */
-export interface Tensor {
-  readonly name: string
-  readonly shape: ReadonlyArray<number>
-}
-
 /** Log-probability and entropy (nats) of every token; 0 where it was not asked for. @category model */
 export interface Scores {
   readonly logprobs: Float32Array
@@ -66,7 +59,7 @@ export interface Engine {
   readonly config: Native.ModelConfig
   readonly trainable: boolean
   /** every parameter, in the order of the network */
-  readonly tensors: ReadonlyArray<Tensor>
+  readonly tensors: ReadonlyArray<Native.Tensor>
   /** Log-probabilities and entropies of every token but the first of each sequence. */
   readonly score: (
     tokenIds: Int32Array,
@@ -149,27 +142,6 @@ export interface Moments {
   readonly second: Float32Array
 }
 
-const run = <A>(operation: string, start: () => Native.Job<A>): Effect.Effect<A, NativeError> =>
-  Effect.async((resume) => {
-    const started = Either.try({ try: start, catch: (cause) => fromUnknown(operation, cause) })
-    if (Either.isLeft(started)) return resume(Effect.fail(started.left))
-    const job = started.right
-    job.done.then(
-      (value) => resume(Effect.succeed(value)),
-      (cause) => resume(Effect.fail(fromUnknown(operation, cause)))
-    )
-    return stop(job)
-  })
-
-const ignore = () => {}
-
-/** Cancels the job, and waits until it has stopped. */
-const stop = <A>(job: Native.Job<A>): Effect.Effect<void> =>
-  Effect.suspend(() => {
-    job.cancel()
-    return Effect.promise(() => job.done.then(ignore, ignore))
-  })
-
 const streamOf = (
   start: (onTokens: Native.OnTokens) => Native.Job<Native.GenerateResult>
 ): Stream.Stream<GenerationPart, NativeError> =>
@@ -177,8 +149,8 @@ const streamOf = (
     (emit) =>
       Effect.gen(function* () {
         const job = yield* Effect.acquireRelease(
-          now("generate", () => start((tokenIds, logprobs) => emit.single({ _tag: "Tokens", tokenIds, logprobs }))),
-          stop
+          Job.now("generate", () => start((tokenIds, logprobs) => emit.single({ _tag: "Tokens", tokenIds, logprobs }))),
+          Job.stop
         )
         job.done.then(
           ({ finishReason, swaps, weightsVersion }) => {
@@ -191,73 +163,9 @@ const streamOf = (
     { bufferSize: "unbounded" }
   )
 
-const now = <A>(operation: string, compute: () => A): Effect.Effect<A, NativeError> =>
-  Effect.try({ try: compute, catch: (cause) => fromUnknown(operation, cause) })
-
 const elements = (shape: ReadonlyArray<number>) => shape.reduce((product, size) => product * size, 1)
 
 const bytesOf = (values: Float32Array) => new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
-
-/** What old checkpoints hold besides parameters: buffers that are computed, and the head when it is the embedding. */
-const isIgnored = (name: string, config: Native.ModelConfig) =>
-  name.endsWith(".rotary_emb.inv_freq") || (name === "lm_head.weight" && config.tieWordEmbeddings)
-
-const listed = (names: ReadonlyArray<string>) =>
-  names.length <= 3 ? names.join(", ") : `${names.slice(0, 3).join(", ")} and ${names.length - 3} more`
-
-const shapeProblem = (
-  tensors: ReadonlyArray<Tensor>,
-  checkpoint: Safetensors.Checkpoint,
-  config: Native.ModelConfig
-): string | undefined => {
-  const missing = tensors.filter(({ name }) => !checkpoint.tensors.has(name)).map(({ name }) => name)
-  if (missing.length > 0) return `missing tensors that config.json asks for: ${listed(missing)}`
-  const known = new Set(tensors.map(({ name }) => name))
-  const extra = [...checkpoint.tensors.keys()].filter((name) => !known.has(name) && !isIgnored(name, config))
-  if (extra.length > 0) return `tensors that this architecture does not have: ${listed(extra)}`
-  const wrong = tensors.find(({ name, shape }) => checkpoint.tensors.get(name)!.shape.join() !== shape.join())
-  return wrong === undefined
-    ? undefined
-    : `tensor ${wrong.name} has shape [${checkpoint.tensors.get(wrong.name)!.shape.join(", ")}], config.json asks for [${wrong.shape.join(", ")}]`
-}
-
-const loadWeights = (native: Native.NativeEngine, config: Native.ModelConfig, directory: string) =>
-  Effect.scoped(
-    Effect.gen(function* () {
-      const checkpoint = yield* Safetensors.open(directory)
-      const tensors = native.tensors()
-      const problem = shapeProblem(tensors, checkpoint, config)
-      if (problem !== undefined) return yield* new ModelError({ path: directory, reason: problem })
-      for (const { name } of tensors) {
-        const bytes = yield* checkpoint.read(name)
-        const { dtype } = checkpoint.tensors.get(name)!
-        yield* run("writeTensor", () => native.writeTensor(name, dtype, bytes))
-      }
-      return checkpoint.files
-    })
-  )
-
-/** What belongs to a model besides its weights and is kept as it is. */
-const companions = [
-  "generation_config.json",
-  "tokenizer.json",
-  "tokenizer_config.json",
-  "special_tokens_map.json",
-  "added_tokens.json",
-  "vocab.json",
-  "merges.txt",
-  "chat_template.jinja"
-]
-
-const copyCompanions = (from: string, to: string, configText: string) =>
-  Effect.gen(function* () {
-    const fs = yield* FileSystem.FileSystem
-    yield* fs.writeFileString(`${to}/config.json`, configText)
-    if ((yield* fs.realPath(from)) === (yield* fs.realPath(to))) return
-    for (const file of companions) {
-      if (yield* fs.exists(`${from}/${file}`)) yield* fs.copyFile(`${from}/${file}`, `${to}/${file}`)
-    }
-  }).pipe(Effect.mapError((error) => new ModelError({ path: to, reason: `cannot be written (${error.message})` })))
 
 /**
  * Opens a Hugging Face directory (config.json, and weights unless `randomInit` is given). The memory is given back when
@@ -274,41 +182,25 @@ export const open = (
     const addon = yield* Addon.load
     const { randomInit, trainable } = options
     const native = yield* Effect.acquireRelease(
-      now("createEngine", () => addon.createEngine(config, options)),
+      Job.now("createEngine", () => addon.createEngine(config, options)),
       (engine) => Effect.sync(() => engine.dispose())
     )
     const tensors = native.tensors()
     const files =
       randomInit === undefined
-        ? yield* loadWeights(native, config, directory)
+        ? yield* ModelFiles.load(native, config, directory)
         : yield* Effect.as(
-            run("initialise", () => native.initialise(randomInit.seed, randomInit.std)),
+            Job.run("initialise", () => native.initialise(randomInit.seed, randomInit.std)),
             [{ file: "model.safetensors", names: tensors.map(({ name }) => name) }]
           )
-    return make(native, { directory, config, tensors, trainable, files: filesOf(native, config, files, text) })
+    return make(native, {
+      ...{ directory, config, tensors, trainable },
+      files: {
+        load: (_, from) => Effect.asVoid(ModelFiles.load(native, config, from)),
+        save: (from, to) => ModelFiles.save(from, to, { files, configText: text })
+      }
+    })
   })
-
-const filesOf = (
-  native: Native.NativeEngine,
-  config: Native.ModelConfig,
-  files: Safetensors.Files,
-  configText: string
-): WeightFiles => ({
-  load: (_, from) => Effect.asVoid(loadWeights(native, config, from)),
-  save: ({ directory, readTensor, tensors }, to) =>
-    Effect.zipRight(
-      Safetensors.write(
-        to,
-        files,
-        tensors.map(({ name, shape }) => ({
-          name,
-          shape,
-          values: Effect.flatMap(readTensor(name), Finite.forSaving(to, name))
-        }))
-      ),
-      copyCompanions(directory, to, configText)
-    )
-})
 
 /**
  * The bytes that an engine for the model in `directory` takes, for packed batches of up to `tokens` tokens, and with
@@ -327,7 +219,7 @@ export const memoryPlan = (
     const { config } = yield* ModelConfig.read(directory)
     const addon = yield* Addon.load
     const { activationCheckpointing = false, dtype = "float32", headDtype = dtype, ...rest } = options
-    return yield* now("memoryPlan", () =>
+    return yield* Job.now("memoryPlan", () =>
       addon.memoryPlan(config, { ...rest, activationCheckpointing, dtype, headDtype })
     )
   })
@@ -354,7 +246,7 @@ const make = (
   model: {
     readonly directory: string
     readonly config: Native.ModelConfig
-    readonly tensors: ReadonlyArray<Tensor>
+    readonly tensors: ReadonlyArray<Native.Tensor>
     readonly trainable: boolean
     readonly files: WeightFiles
   }
@@ -370,7 +262,7 @@ const make = (
     Effect.suspend(() => {
       const into = room(name)
       return Effect.as(
-        run(operation, () => start(into)),
+        Job.run(operation, () => start(into)),
         into
       )
     })
@@ -380,37 +272,38 @@ const make = (
     config,
     trainable: model.trainable,
     tensors,
-    score: (tokenIds, lengths, temperatures) => run("score", () => native.score(tokenIds, lengths, temperatures)),
-    generate: (request, options) => run("generate", () => native.generate(request, options?.onTokens)),
+    score: (tokenIds, lengths, temperatures) => Job.run("score", () => native.score(tokenIds, lengths, temperatures)),
+    generate: (request, options) => Job.run("generate", () => native.generate(request, options?.onTokens)),
     stream: (request) => streamOf((onTokens) => native.generate(request, onTokens)),
-    forwardBackward: (batch, counts, loss) => run("forwardBackward", () => native.forwardBackward(batch, counts, loss)),
-    forward: (batch) => run("forward", () => native.forward(batch)),
-    backward: (gradient) => run("backward", () => native.backward(gradient)),
-    zeroGradients: run("zeroGradients", () => native.zeroGradients()),
-    optimizerStep: (step) => run("optimizerStep", () => native.optimizerStep(step)),
-    optimizerSteps: now("optimizerSteps", () => native.optimizerSteps()),
-    setOptimizerSteps: (steps) => now("setOptimizerSteps", () => native.setOptimizerSteps(steps)),
-    snapshot: run("snapshot", () => native.snapshot()),
-    adopt: (snapshot, running) => run("adopt", () => native.adopt(snapshot, running)),
-    generationStats: run("generationStats", () => native.generationStats()),
+    forwardBackward: (batch, counts, loss) =>
+      Job.run("forwardBackward", () => native.forwardBackward(batch, counts, loss)),
+    forward: (batch) => Job.run("forward", () => native.forward(batch)),
+    backward: (gradient) => Job.run("backward", () => native.backward(gradient)),
+    zeroGradients: Job.run("zeroGradients", () => native.zeroGradients()),
+    optimizerStep: (step) => Job.run("optimizerStep", () => native.optimizerStep(step)),
+    optimizerSteps: Job.now("optimizerSteps", () => native.optimizerSteps()),
+    setOptimizerSteps: (steps) => Job.now("setOptimizerSteps", () => native.setOptimizerSteps(steps)),
+    snapshot: Job.run("snapshot", () => native.snapshot()),
+    adopt: (snapshot, running) => Job.run("adopt", () => native.adopt(snapshot, running)),
+    generationStats: Job.run("generationStats", () => native.generationStats()),
     readTensor,
-    writeTensor: (name, values) => run("writeTensor", () => native.writeTensor(name, "F32", bytesOf(values))),
+    writeTensor: (name, values) => Job.run("writeTensor", () => native.writeTensor(name, "F32", bytesOf(values))),
     readGradient: (name) => read("readGradient", name, (into) => native.readGradient(name, into)),
     readMoments: (name) =>
       Effect.suspend(() => {
         const moments = { first: room(name), second: room(name) }
         return Effect.as(
-          run("readMoments", () => native.readMoments(name, moments.first, moments.second)),
+          Job.run("readMoments", () => native.readMoments(name, moments.first, moments.second)),
           moments
         )
       }),
-    writeMoments: (name, { first, second }) => run("writeMoments", () => native.writeMoments(name, first, second)),
+    writeMoments: (name, { first, second }) => Job.run("writeMoments", () => native.writeMoments(name, first, second)),
     load: (from) => files.load(self, from),
     save: (to) => files.save(self, to),
     adapter: (options, adapterFiles) =>
       Effect.map(
         Effect.acquireRelease(
-          now("createAdapter", () => native.createAdapter(options)),
+          Job.now("createAdapter", () => native.createAdapter(options)),
           (adapter) => Effect.sync(() => adapter.dispose())
         ),
         (adapter) =>
@@ -422,7 +315,7 @@ const make = (
             files: adapterFiles
           })
       ),
-    takePhases: run("takePhases", () => native.takePhases()),
+    takePhases: Job.run("takePhases", () => native.takePhases()),
     checkVocabulary: (tokenizerSize) =>
       tokenizerSize <= config.vocabSize
         ? Effect.void

@@ -194,10 +194,16 @@ export interface AdapterOptions {
   readonly trainable: boolean
 }
 
+/** A parameter, named and shaped as in a Hugging Face checkpoint. @category model */
+export interface Tensor {
+  readonly name: string
+  readonly shape: ReadonlyArray<number>
+}
+
 /** @category model */
 export interface NativeEngine {
   /** every parameter, named and shaped as in a Hugging Face checkpoint, in the order of the network */
-  readonly tensors: () => ReadonlyArray<{ readonly name: string; readonly shape: ReadonlyArray<number> }>
+  readonly tensors: () => ReadonlyArray<Tensor>
   readonly writeTensor: (name: string, dtype: DType, bytes: Uint8Array) => Job<void>
   readonly readTensor: (name: string, into: Float32Array) => Job<void>
   readonly readGradient: (name: string, into: Float32Array) => Job<void>

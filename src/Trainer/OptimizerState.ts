@@ -5,9 +5,10 @@
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import type { Engine, Tensor } from "./Engine.ts"
+import type { Engine } from "./Engine.ts"
 import * as Finite from "./Finite.ts"
 import { ModelError } from "./ModelError.ts"
+import type { Tensor } from "./Native.ts"
 import * as Safetensors from "./Safetensors.ts"
 
 const State = Schema.parseJson(Schema.Struct({ steps: Schema.NonNegativeInt }))

@@ -14,6 +14,7 @@ import type * as Scope from "effect/Scope"
 import { reasonInWords } from "../internal/FileWords.ts"
 import { toFloat32 } from "./Halves.ts"
 import { ModelError } from "./ModelError.ts"
+import type { Tensor } from "./Native.ts"
 import * as Safetensors from "./Safetensors.ts"
 
 /** @category names */
@@ -79,12 +80,6 @@ export interface Lora {
 /** The factor of B·A: alpha / r (arXiv 2106.09685, §4.1), or alpha / √r. @category getters */
 export const scaleOf = ({ alpha, rank, rankStabilised }: Lora): number =>
   alpha / (rankStabilised ? Math.sqrt(rank) : rank)
-
-interface Parameter {
-  readonly name: string
-  readonly shape: ReadonlyArray<number>
-}
-
 /** Values of A and B in the files. @category model */
 export interface Pair {
   readonly A: string
@@ -156,10 +151,10 @@ const found = (path: string, names: Iterable<string>): Either.Either<ReadonlyMap
   })
 
 /** The modules that an adapter can change: those with a matrix, except the embeddings. @category getters */
-export const modulesOf = (tensors: ReadonlyArray<Parameter>): ReadonlyMap<string, Parameter> =>
+export const modulesOf = (tensors: ReadonlyArray<Tensor>): ReadonlyMap<string, Tensor> =>
   new Map(
     tensors.flatMap(
-      (tensor): ReadonlyArray<readonly [string, Parameter]> =>
+      (tensor): ReadonlyArray<readonly [string, Tensor]> =>
         tensor.shape.length === 2 && tensor.name.endsWith(".weight") && !tensor.name.endsWith("embed_tokens.weight")
           ? [[tensor.name.slice(0, -".weight".length), tensor]]
           : []
@@ -208,7 +203,7 @@ export const targetsOf = (
 const problemOf = (
   checkpoint: Safetensors.Checkpoint,
   pairs: ReadonlyMap<string, Found>,
-  modules: ReadonlyMap<string, Parameter>,
+  modules: ReadonlyMap<string, Tensor>,
   rank: number,
   wanted: ReadonlyArray<string>
 ): string | undefined => {
@@ -238,7 +233,7 @@ const problemOf = (
 /** Opens an adapter for a model with these tensors. @category decoding */
 export const open = (
   directory: string,
-  tensors: ReadonlyArray<Parameter>
+  tensors: ReadonlyArray<Tensor>
 ): Effect.Effect<Files, ModelError, FileSystem.FileSystem | Scope.Scope> =>
   Effect.gen(function* () {
     const config = yield* readConfig(directory)

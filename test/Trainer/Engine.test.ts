@@ -3,29 +3,11 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { expect, layer } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Engine from "../../src/Trainer/Engine.ts"
-import type { NativeBatch } from "../../src/Trainer/Native.ts"
+import type { Tensor } from "../../src/Trainer/Native.ts"
 import * as Safetensors from "../../src/Trainer/Safetensors.ts"
+import { adamw, batch, counts, ids, loss, ones } from "./batches.ts"
 import { configOnly, recorded, recordedModels, tinyConfig, tinyEngine } from "./models.ts"
 
-const ids = (...values: ReadonlyArray<number>) => Int32Array.from(values)
-const ones = (length: number) => new Float32Array(length).fill(1)
-
-const batch = (more: Partial<NativeBatch> = {}): NativeBatch => ({
-  tokenIds: ids(1, 2, 3, 4, 5, 6),
-  sequenceLengths: ids(6),
-  temperatures: ones(6),
-  mask: Uint8Array.of(0, 0, 1, 1, 1, 1),
-  logprobs: new Float32Array(6).fill(-3),
-  advantages: ones(6),
-  referenceLogprobs: undefined,
-  rlWeights: undefined,
-  ceWeights: undefined,
-  refKlWeights: undefined,
-  ...more
-})
-const counts = { rl: 4, ce: 0, refKl: 0 }
-const loss = { kernel: "dppo", maskLow: 0.2, maskHigh: 0.2, advantageTau: 1, klTau: 1e-3 } as const
-const adamw = { learningRate: 1e-2, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0, maxGradNorm: 1 }
 const prompt = { topP: 1, topK: 0, minP: 0, stopTokenIds: ids(), temperature: 1 }
 
 /** All weights, one after the other. */
@@ -68,7 +50,7 @@ layer(NodeFileSystem.layer)("what cannot be opened says why", (it) => {
     })
   )
 
-  const withTensors = (change: (tensors: ReadonlyArray<Engine.Tensor>) => ReadonlyArray<Engine.Tensor>) =>
+  const withTensors = (change: (tensors: ReadonlyArray<Tensor>) => ReadonlyArray<Tensor>) =>
     Effect.gen(function* () {
       const directory = yield* configOnly()
       const { tensors } = yield* tinyEngine()

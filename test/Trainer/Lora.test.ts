@@ -7,31 +7,14 @@ import * as Seed from "../../src/Seed.ts"
 import * as Adapter from "../../src/server/Adapter.ts"
 import * as Engine from "../../src/Trainer/Engine.ts"
 import * as Lora from "../../src/Trainer/Lora.ts"
-import type { NativeBatch } from "../../src/Trainer/Native.ts"
 import * as OptimizerState from "../../src/Trainer/OptimizerState.ts"
 import type * as Peft from "../../src/Trainer/Peft.ts"
 import { projections } from "../../src/Trainer/Projections.ts"
 import * as Safetensors from "../../src/Trainer/Safetensors.ts"
+import { adamw, batch, counts, ids, loss, ones } from "./batches.ts"
 import { configOnly, tinyConfig, tinyEngine } from "./models.ts"
 
-const ids = (...values: ReadonlyArray<number>) => Int32Array.from(values)
-const ones = (length: number) => new Float32Array(length).fill(1)
 const prompt = ids(1, 2, 3, 4, 5, 6)
-
-const batch: NativeBatch = {
-  tokenIds: prompt,
-  sequenceLengths: ids(6),
-  temperatures: ones(6),
-  mask: Uint8Array.of(0, 0, 1, 1, 1, 1),
-  logprobs: new Float32Array(6).fill(-3),
-  advantages: ones(6),
-  referenceLogprobs: undefined,
-  rlWeights: undefined,
-  ceWeights: undefined,
-  refKlWeights: undefined
-}
-const loss = { kernel: "dppo", maskLow: 0.2, maskHigh: 0.2, advantageTau: 1, klTau: 1e-3 } as const
-const adamw = { learningRate: 1e-2, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0, maxGradNorm: 1 }
 
 const lora: Peft.Lora = {
   rank: 8,
@@ -42,7 +25,7 @@ const lora: Peft.Lora = {
 }
 
 const step = (engine: Engine.Engine) =>
-  Effect.zipRight(engine.forwardBackward(batch, { rl: 4, ce: 0, refKl: 0 }, loss), engine.optimizerStep(adamw))
+  Effect.zipRight(engine.forwardBackward(batch(), counts, loss), engine.optimizerStep(adamw))
 
 const trained = (base: Engine.Engine, options: Partial<Peft.Lora> = {}) =>
   Effect.tap(Lora.attach(base, { ...lora, ...options, seed: 3, trainable: true }), (adapter) =>
@@ -209,7 +192,7 @@ layer(NodeFileSystem.layer)("an adapter", (it) => {
       const other = yield* model.addAdapter({ rank: 5, seed: 1, alpha: 10 })
       expect([one.tensors.length, other.tensors.length]).toEqual([8, 28])
       for (const handle of [one, other, other]) {
-        yield* handle.forwardBackward(batch, { rl: 4, ce: 0, refKl: 0 }, loss)
+        yield* handle.forwardBackward(batch(), counts, loss)
         yield* handle.optimizerStep(adamw)
       }
       yield* one.save(small)
